@@ -461,9 +461,7 @@ TEST(MessageCost, OneThreadTakesOnlyTheLanesLock) {
   expect_bounded(Talk::Use::one_thread, kMostOfOne);
 }
 
-TEST(MessageCost, WhoHasALaneForItselfTakesNoLock) {
-  expect_bounded(Talk::Use::own_thread, kMostOfOwner);
-}
+TEST(MessageCost, OwnerOfALaneTakesNoLock) { expect_bounded(Talk::Use::own_thread, kMostOfOwner); }
 
 }  // namespace
 }  // namespace larklane::cost

@@ -329,7 +329,7 @@ void require_no_memory(Engine& engine, Request* request) {
   require(engine.free(request).ok(), "free");
 }
 
-TEST(AttachRefusedLater, WithoutStagingMemoryBothSidesHearOfIt) {
+TEST(AttachRefusedLater, WithoutStagingMemoryBothSidesFail) {
   for (const bool at_sender : {true, false}) {
     Names names;
     Rank sender([&](const Rank::Say&) {
@@ -451,7 +451,7 @@ TEST_P(PeerKilled, TheSenderToAKilledReceiverFailsInTime) {
   EXPECT_LT(Clock::now() - killed, kPromised);
 }
 
-TEST(MemoryRefused, TheSenderHearsOfItInInit) {
+TEST(MemoryRefused, InitFailsAtTheSender) {
   Names names;
   Rank receiver([&](const Rank::Say&) {
     auto engine = make_engine(names, 1, "0");
@@ -504,7 +504,7 @@ TEST(MemoryRefused, ForSlotsAloneAttachServesThePair) {
   EXPECT_EQ(receiver.wait(), 0);
 }
 
-TEST(MemoryRefused, AReceiverThatCannotMapFailsAndTellsTheSender) {
+TEST(MemoryRefused, ReceiverThatCannotMapFailsBothSides) {
   for (const bool receives_first : {true, false}) {
     Names names;
     Rank receiver([&](const Rank::Say& say) {

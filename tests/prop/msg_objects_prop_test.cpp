@@ -247,7 +247,7 @@ void World::change_lanes() {
   if (random_.one_in(8)) lanes_[random_.below(kLanes)] = std::make_unique<Lane>(*domain_, kNodes);
 }
 
-TEST(MsgObjectsProperty, TheySayWhatTheyWereToldAndAreFreedWhenTheyMay) {
+TEST(MsgObjectsProperty, ObjectsReportTheirCompletionsAndAreFreedWhenIdle) {
   for_seeds(1500, [](std::uint64_t seed) {
     World world(seed);
     for (int step = 0; step < 400 && !testing::Test::HasFailure(); ++step) world.step();

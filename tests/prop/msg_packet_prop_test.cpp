@@ -258,7 +258,7 @@ void what_arrives_is_a_prefix(std::uint64_t seed) {
   }
 }
 
-TEST(PacketLaws, AfterAFailureWhatArrivesIsAPrefix) {
+TEST(PacketLaws, AfterAFailureTheReceivedRecordsAreAPrefix) {
   for (const std::uint64_t seed : seeds(201, 280)) {
     what_arrives_is_a_prefix(seed);
     if (HasFailure()) return;

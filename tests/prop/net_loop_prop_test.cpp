@@ -293,7 +293,7 @@ TEST(NetLoopProp, DelaysAndRetriesChangeNothing) {
   EXPECT_EQ(failed, 0u);
 }
 
-TEST(NetLoopProp, WhatFailsDoesSoOnceAndHarmsNothingElse) {
+TEST(NetLoopProp, AFailedOperationFailsOnceAndHarmsNoOther) {
   const std::uint64_t failed = for_seeds(2000, [](std::uint64_t seed) {
     loop::Random random(seed);
     Case c{seed, any_network(random)};

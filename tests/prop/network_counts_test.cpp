@@ -199,7 +199,7 @@ class World {
   RecvRequest* receive_ = nullptr;
 };
 
-TEST(NetworkCounts, OfEveryRoundNothingIsPostedButWhatItTakes) {
+TEST(NetworkCounts, ARoundPostsTheLeastOperations) {
   constexpr std::uint64_t kSeeds = 300;
   const auto one = [](std::uint64_t seed) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
@@ -277,7 +277,7 @@ void crowd(bool is_started) {
   receiver.network.reset();
 }
 
-TEST(NetworkCounts, AThousandChannelsWhoseReceiversNeverLookMeetNoReceiverThatIsNotReady) {
+TEST(NetworkCounts, AThousandChannelsWithoutPollsMeetNoReceiverThatIsNotReady) {
   crowd(false);
   crowd(true);
 }
@@ -334,7 +334,7 @@ void many_rounds(bool in_two) {
   settle();
 }
 
-TEST(NetworkCounts, WhatCameInOneMessageLongAgoIsNotTakenForThisRounds) {
+TEST(NetworkCounts, MarksOfAnOldRoundAreNotTakenForThisRounds) {
   many_rounds(false);
   many_rounds(true);
 }

@@ -357,7 +357,7 @@ std::uint64_t each(fault::Fault fault, const Setting& setting) {
   return fault.nth - 1;
 }
 
-TEST_P(NetworkError, WhateverFailsBothSidesEndAndOthersGoOn) {
+TEST_P(NetworkError, AnyFailureEndsBothSidesAndOthersGoOn) {
   struct Kind {
     Call call;
     std::uint64_t count;  ///< in a run
@@ -386,7 +386,7 @@ TEST_P(NetworkError, WhateverFailsBothSidesEndAndOthersGoOn) {
   });
 }
 
-TEST_P(NetworkError, WheneverTheDeviceIsLostAllEnds) {
+TEST_P(NetworkError, ALostDeviceEndsAllAtAnyTime) {
   for_seeds([&](const Setting& setting) {
     std::size_t failed = 3;  // fewer, and then none, once the last round is nearly over
     for (std::uint64_t nth = 1; !testing::Test::HasFailure(); ++nth) {

@@ -137,11 +137,11 @@ TEST(Patience, EndsAfterTurnsAndTimeWithoutNews) {
   EXPECT_TRUE(patience.is_over(1'000'003 + 100));
 }
 
-TEST(NetworkProperty, EveryScheduleMovesEveryByteOnceAndNobodyWaitsForEver) {
+TEST(NetworkProperty, EveryScheduleMovesEveryByteOnceAndEveryWaitEnds) {
   for_seeds(1, kSeeds, [](std::uint64_t seed) { World(seed, medium_of(seed)).run(); });
 }
 
-TEST(NetworkProperty, WhoeverDiesTheOtherOneHearsOfIt) {
+TEST(NetworkProperty, TheDeathOfEitherSideReachesTheOther) {
   for_seeds(1, kSeeds / 2, [](std::uint64_t seed) { MortalWorld(seed).run_until_one_dies(); });
 }
 

@@ -123,7 +123,7 @@ class CountingWorld : private World {
   }
 };
 
-TEST(RealNetwork, EveryByteComesOnceAndNobodyWaitsForEver) {
+TEST(RealNetwork, EveryByteComesOnceAndEveryWaitEnds) {
   set_log_sink([](LogLevel, std::string_view message) { ADD_FAILURE() << message; });
   (void)::signal(SIGALRM, end_in_a_call);
   std::uint64_t pushed = 0, pulled = 0;

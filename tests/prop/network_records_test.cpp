@@ -213,7 +213,7 @@ TEST(NetworkRecords, AChannelNumberComesOnce) {
   EXPECT_TRUE(world.sides[0].network->free(send).ok());
 }
 
-TEST(NetworkRecords, WhatCannotBeReadEndsTheLinkAndIsSaid) {
+TEST(NetworkRecords, AnUnreadableRecordEndsTheLinkAndIsLogged) {
   World world;
   RecvRequest* const receive = must(world.recv_init(4));
   ASSERT_TRUE(receive->start().ok());
@@ -227,7 +227,7 @@ TEST(NetworkRecords, WhatCannotBeReadEndsTheLinkAndIsSaid) {
 }
 
 // As where posts are complete before the receiver's software has moved their bytes.
-TEST(NetworkRecords, AFailedReceiveGivesItsBufferBackWhenWhatIsOnItsWayIsThere) {
+TEST(NetworkRecords, AFailedReceiveGivesItsBufferBackAfterTheLastArrival) {
   constexpr std::int32_t kPartitions = 4;
   World world(1, 10);
   SendRequest* const send = must(world.send_init(kPartitions));
@@ -377,8 +377,8 @@ void fuzz(bool are_records_spoilt) {
   EXPECT_EQ(garbled > 100, !are_records_spoilt) << garbled;
 }
 
-TEST(NetworkRecords, WhateverComesNobodyLeavesABufferAndNobodyWaitsForEver) { fuzz(true); }
-TEST(NetworkRecords, NorForImmediatesAndWordsThatMakeNoSense) { fuzz(false); }
+TEST(NetworkRecords, AnyRecordsLeaveNoBufferAndEveryWaitEnds) { fuzz(true); }
+TEST(NetworkRecords, AnyImmediatesAndWordsLeaveNoBufferAndEveryWaitEnds) { fuzz(false); }
 
 }  // namespace
 }  // namespace larklane::part

@@ -96,7 +96,7 @@ TEST_P(EngineLife, AHalfThatIsFreedUnmatchedKeepsItsPlace) {
   }
 }
 
-TEST_P(EngineLife, AStartedReceiveHearsThatItsSendWasFreed) {
+TEST_P(EngineLife, AStartedReceiveFailsWhenItsSendIsFreed) {
   EnginePair pair(GetParam());
   std::vector<std::byte> from(64), to(64);
   RecvRequest* recv = made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 4, 16)));
@@ -121,7 +121,7 @@ std::uint64_t resident_bytes() {
 
 // The kernel closes the sockets of a process one by one: while it ends, its listener still takes
 // connections.
-TEST_P(EngineLife, AReceiveMeetsWhatAnEndedProcessSentThoughItsSocketTakesConnections) {
+TEST_P(EngineLife, AReceiveMatchesASendOfAnEndedProcessThoughItsSocketTakesConnections) {
   if (GetParam().is_network) GTEST_SKIP() << "over a network nothing is complete before the match";
   constexpr std::uint64_t kBytes = 64;
   const Config config = config_of(kSlots);
@@ -171,7 +171,7 @@ TEST_P(EngineLife, AnEndedProcessStaysReachableAndFails) {
 }
 
 // Messages of a process count, even if it ended before this one's helper had served it.
-TEST_P(EngineLife, AProcessThatEndedBeforeItWasHeardIsHeard) {
+TEST_P(EngineLife, RecordsOfAProcessThatEndedEarlierAreServed) {
   if (GetParam().is_network) GTEST_SKIP() << "over a network nothing is complete before the match";
   for (int turn = 0; turn < (kSanitized ? 20 : 200); ++turn) {
     const Config config = config_of(kSlots);

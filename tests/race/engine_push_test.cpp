@@ -56,7 +56,7 @@ class Pushes : public testing::Test {
 
 // The first slots fill up, and then the sender itself copies the partitions that the receiver does
 // not fetch.
-TEST_F(Pushes, WhatTheReceiverDoesNotFetchIsInItsBufferAllTheSame) {
+TEST_F(Pushes, UnfetchedPartitionsReachTheReceiversBuffer) {
   const std::uint64_t first_round = meet();
   for (std::uint64_t round = 1; round < 4; ++round) {
     start(round);

@@ -184,7 +184,7 @@ TEST_P(EngineRace, CountsOfZero) {
   EXPECT_TRUE(pair.receiver->free(recv).ok());
 }
 
-TEST_P(EngineRace, TheSummaryCountsAsEarlyWhatArrivedBeforeAllWasReady) {
+TEST_P(EngineRace, TheSummaryCountsArrivalsBeforeTheLastMarkAsEarly) {
   EnginePair pair(GetParam());
   std::vector<std::byte> from(4 * 100), to(4 * 100);
   SendRequest* send = made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 100)));
@@ -216,7 +216,7 @@ TEST_P(EngineRace, TheSummaryCountsAsEarlyWhatArrivedBeforeAllWasReady) {
   EXPECT_EQ(received.receive_rounds, 3u);
 }
 
-TEST_P(EngineRace, DoubleMarksAreToldAndHarmNobody) {
+TEST_P(EngineRace, DoubleMarksAreReportedAndHarmNoOther) {
   EnginePair pair(GetParam());
   std::vector<std::byte> from(40 * 8), to(40 * 8);
   SendRequest* send = made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 40, 8)));

@@ -128,7 +128,7 @@ TEST(PacketRace, ThreadsOnTheSamePairs) {
 }
 
 // The next post sends the records that wait for others.
-TEST(PacketRace, NobodyMakesATurnForTheSender) {
+TEST(PacketRace, WithoutTurnsOfTheSender) {
   for (const std::uint64_t seed : seeds(5, 10)) exchange(seed, {64, 8}, 1024, false, false);
 }
 

@@ -162,7 +162,7 @@ TEST(MsgRace, ASynchronizersRoundsDoNotMix) {
 
 // A thread that reads the count sees the writes of all counted operations, and which of them have
 // failed.
-TEST(MsgRace, ACountersNumberCoversWhatItCounts) {
+TEST(MsgRace, ACountCoversItsOperations) {
   const auto domain = std::make_unique<CompletionDomain>();
   Counter counter = Counter::create(*domain).value();
   std::array<std::uint64_t, kLanes> written{};
@@ -216,7 +216,7 @@ TEST(MsgRace, ASignalBesideAResetIsKeptOrInExcess) {
 // One thread registers, frees and makes anew; peers' operations come under numbers that are right,
 // or were. Each accepted operation reaches the object whose number it was, none reaches a freed
 // one.
-TEST(MsgRace, ANumberNeverReachesWhatIsFreedOrCameLater) {
+TEST(MsgRace, ANumberNeverReachesAFreedOrLaterObject) {
   constexpr std::uint64_t kGenerations = 400;
   const auto domain = std::make_unique<CompletionDomain>();
   std::vector<Heard> heard(kGenerations);

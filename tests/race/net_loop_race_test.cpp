@@ -189,7 +189,7 @@ TEST(NetLoopRace, WithDelaysAndRetriesOnTop) {
 }
 
 /// A thread that finds nothing sleeps: no thread may be left asleep.
-TEST(NetLoopRace, WhoSleepsIsRung) {
+TEST(NetLoopRace, ASleepingThreadIsWoken) {
   for (const std::uint32_t turns_per_poll : {0u, 4u}) {
     loop::Fabric::Options options = options_of(3);
     options.turns_per_poll = turns_per_poll;
@@ -268,7 +268,7 @@ TEST_F(NetLoopRaceDeathTest, NoRaceIsSeenWhereThereIsNone) {
       testing::ExitedWithCode(0), "");
 }
 
-TEST_F(NetLoopRaceDeathTest, BytesAreReadThatNothingHasToldOf) {
+TEST_F(NetLoopRaceDeathTest, BytesAreReadWithoutAnImmediate) {
   EXPECT_EXIT(
       {
         beside(

@@ -76,7 +76,7 @@ TEST_P(NetworkFault, ALinkThatIsRefusedFailsBothSides) {
   }
 }
 
-TEST_P(NetworkFault, AReceiveHearsThatItsDeviceIsLost) {
+TEST_P(NetworkFault, AReceiveFailsWhenItsDeviceIsLost) {
   Refusing pair(GetParam(), false, {.faults = {{fault::Call::poll, fault::What::refuse, 3}}});
   std::vector<std::byte> to(4096);
   RecvRequest* recv =

@@ -48,7 +48,7 @@ TEST(VciBias, ItsFirstUserTakesNoLock) {
   guarded.once(1);  // or it would wait for ever
 }
 
-TEST(VciBias, NobodyWaitsForAUserThatIsGone) {
+TEST(VciBias, NoThreadWaitsForAUserThatIsGone) {
   Guarded guarded;
   std::thread([&] { guarded.once(0); }).join();
   guarded.once(0);
@@ -58,7 +58,7 @@ TEST(VciBias, NobodyWaitsForAUserThatIsGone) {
 
 // Again and again one thread is there first, and two others come while it goes in and out, one to
 // each thing. The first of them ends the bias, and the other one waits for that, too.
-TEST(VciBias, ItsFirstUserAndWhoComesLaterAreNeverAtOneThingTogether) {
+TEST(VciBias, FirstUserAndLaterUsersExcludeEachOther) {
   constexpr int kOthers = 2, kTimes = 4;
   std::vector<Guarded> all(kRounds);
   std::atomic<int> round{-1}, left{0};

@@ -45,7 +45,7 @@ TEST(VciRace, NothingIsStrandedWhenThePostersAreGone) {
 }
 
 // A work that is done at once is complete, also where its own completion has posted it again.
-TEST(VciRace, WhatIsDoneAtOnceIsCompleteWhenThePostersAreGone) {
+TEST(VciRace, WorkDoneAtOnceIsCompleteWhenThePostersAreGone) {
   FakeSide side;
   side.lane().answer = net::Post::done;
   Works works(side, Work::Kind::small, 8);
@@ -124,7 +124,7 @@ struct Inside {
 
 // The owner takes no read-modify-write and no fence; other threads that ask for the lane do. The
 // counters are no atomics.
-TEST(VciRace, AnOwnerAndWhoAsksAreNeverInsideTogether) {
+TEST(VciRace, OwnerAndAskersExcludeEachOther) {
   FakeSide side;
   constexpr std::uint64_t kOfOthers = 2000;
   std::uint64_t counted = 0, of_owner = 0;

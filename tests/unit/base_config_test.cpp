@@ -297,7 +297,7 @@ TEST_F(ConfigTest, AFileWithoutAnEndIsRefusedUnread) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_F(ConfigTest, OfManyProblemsTheFirstAreTold) {
+TEST_F(ConfigTest, OfManyProblemsTheFirstAreReported) {
   std::string text;
   for (int i = 0; i < 50'000; ++i) text += "nonesuch" + std::to_string(i) + " = 1\n";
   write_file(text);

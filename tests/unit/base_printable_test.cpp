@@ -14,7 +14,7 @@ TEST(Printable, TextsOfPeopleStayAsTheyAre) {
     EXPECT_EQ(printable(text), text);
 }
 
-TEST(Printable, WhatATerminalWouldObeyIsEscaped) {
+TEST(Printable, TerminalControlsAreEscaped) {
   const struct {
     std::string text, shown;
   } cases[] = {

@@ -45,7 +45,7 @@ double deviation(const std::vector<double>& values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
-TEST(Noise, SameSeedSameNoiseWhoeverAsksFirst) {
+TEST(Noise, SameSeedSameNoiseInAnyOrder) {
   const Noise noise = make("uniform", 10);
   const double later = noise.compute_ns(kCompute, 5, 2, 4);
   draw(noise, 20, 4);
@@ -100,7 +100,7 @@ TEST(Noise, PeriodicTakesItsShare) {
   EXPECT_NEAR(sum / 2000, 1e7, 2e4);
 }
 
-TEST(Noise, RefusesWhatItDoesNotKnow) {
+TEST(Noise, RefusesUnknownNames) {
   for (const char* text :
        {"", "gauss", "periodic:", "periodic:10", "periodic:0:1", "periodic:1000:1000",
         "periodic:10:x", "periodic:nan:1", "periodic:inf:0", "periodic:1e-320:1", "periodic:10:nan",
@@ -192,7 +192,7 @@ TEST_F(TraceFile, OfDetoursThatCanNotBeIsRefusedByName) {
 }
 
 // Each machine's detours take their share of a long time.
-TEST(Noise, PresetsOfMachinesAreWhatWasRecorded) {
+TEST(Noise, PresetsOfMachinesMatchTheirRecords) {
   EXPECT_NE(noise_presets().find("vm-epyc"), std::string::npos);
   const Noise noise = make("vm-epyc", 0);
   EXPECT_EQ(noise.kind(), Noise::Kind::detours);
@@ -213,7 +213,7 @@ TEST(Statistics, QuantilesOfFive) {
   EXPECT_EQ(summary.max, 50);
 }
 
-TEST(Statistics, TheIntervalCoversTheMedianAsOftenAsItSays) {
+TEST(Statistics, TheIntervalCoversTheMedianAsOftenAsStated) {
   int covered = 0;
   for (std::uint64_t trial = 0; trial < 200; ++trial) {
     Random random(7, trial, 0);

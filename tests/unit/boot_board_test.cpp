@@ -167,7 +167,7 @@ TEST_P(BoardTest, MisuseChangesNothing) {
   });
 }
 
-TEST_P(BoardTest, WhoDoesNotComeIsNamedInTime) {
+TEST_P(BoardTest, AMissingRankIsNamedInTime) {
   if (GetParam() == Way::peers) GTEST_SKIP() << "the all-gather is the program's";
   // Three of four ranks; rank 1 publishes nothing until rank 0 has asked in vain.
   std::atomic<bool> has_asked{false};
@@ -237,7 +237,7 @@ class OpenTest : public testing::Test {
   Warnings warnings_;
 };
 
-TEST_F(OpenTest, WhoIsToldNothingIsAlone) {
+TEST_F(OpenTest, AProcessWithoutALauncherIsAlone) {
   for (const Settings& settings :
        {Settings{}, Settings{{"job", "x"}}, Settings{{"size", "1"}, {"rank", "0"}}}) {
     std::string problem;
@@ -282,7 +282,7 @@ TEST_F(OpenTest, WrongVariablesAreNamed) {
                  {"LARKLANE_MEET is no host:1"});
 }
 
-TEST_F(OpenTest, NobodyListens) {
+TEST_F(OpenTest, AnAddressWithoutAListenerIsRefused) {
   std::string place;
   {
     const ServerThread gone(2);
@@ -322,7 +322,7 @@ TEST_F(OpenTest, AStrangerAtThePortIsNamed) {
   stranger.join();
 }
 
-TEST_F(OpenTest, WhoDoesNotKnowTheJobIsNotBelieved) {
+TEST_F(OpenTest, AServerWithoutTheSecretIsRefused) {
   auto listener = listen_at({loopback(0)});
   const std::string place = "127.0.0.1:" + std::to_string(port_of(listener->get()));
   std::thread impostor([&] {
@@ -379,7 +379,7 @@ TEST_F(OpenTest, TwoOfOneRankAndOtherSizesAreRefusedAtOnce) {
   expect_refused(other, {"LARKLANE_SIZE is 3 here"}, Errc::kProtocol);
 }
 
-TEST_F(OpenTest, TheEndOfWhoServesIsTold) {
+TEST_F(OpenTest, TheEndOfTheServerIsReported) {
   ServerThread server(2);
   std::string problem;
   auto board = Board::open(

@@ -70,7 +70,7 @@ TEST(RemoteAddress, PartsAndText) {
   EXPECT_EQ(host_text(parsed->endpoint(1).get()), "fd00::2");
 }
 
-TEST(RemoteAddress, WhatIsNone) {
+TEST(RemoteAddress, TextsOfNoAddressAreRefused) {
   for (const char* text : {"",
                            "name",
                            "tcp://",

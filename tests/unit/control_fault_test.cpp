@@ -384,7 +384,7 @@ const Nonsense kNonsense[] = {
      "ended within a record"},
 };
 
-TEST_F(FaultTest, NonsenseClosesTheConnection) {
+TEST_F(FaultTest, AMalformedRecordClosesTheConnection) {
   for (const Nonsense& nonsense : kNonsense) {
     SCOPED_TRACE(nonsense.name);
     Inbox in;
@@ -465,7 +465,7 @@ TEST_F(FaultTest, AnotherProcessWithTheSameNameIsAnotherPeer) {
   EXPECT_TRUE(in_.wait_for_down(2));
 }
 
-TEST_F(FaultTest, WhoServesAnInheritedListenerIsThePeer) {
+TEST_F(FaultTest, TheServerOfAnInheritedListenerIsThePeer) {
   auto inherited = listeners({other_});
   Process child([&](const Process::Tell& tell) {
     Inbox in;

@@ -125,7 +125,7 @@ TEST_P(AnyPlaneTest, RecordsTravelBothWays) {
   EXPECT_EQ(a->counters().records_received, payloads.size());
 }
 
-TEST_F(PlaneTest, WhatCannotBeSentIsRefused) {
+TEST_F(PlaneTest, RecordsThatCannotBeSentAreRefused) {
   Inbox in;
   const Address name = fresh_address();
   const auto plane = make_plane(listeners({name}), in);
@@ -141,7 +141,7 @@ TEST_F(PlaneTest, WhatCannotBeSentIsRefused) {
   EXPECT_EQ(in.take()[0].kind, 2);
 }
 
-TEST_F(PlaneTest, ConnectSaysWhyNot) {
+TEST_F(PlaneTest, ConnectReportsTheReasonOfARefusal) {
   Inbox in;
   const Address name = fresh_address();
   const auto plane = make_plane(listeners({name}), in);
@@ -153,7 +153,7 @@ TEST_F(PlaneTest, ConnectSaysWhyNot) {
   EXPECT_EQ(Plane::create({}, in).error(), Status(Errc::kInvalidArgument));
 }
 
-TEST_P(AnyPlaneTest, FifoPerPeerWhateverThreadSends) {
+TEST_P(AnyPlaneTest, FifoPerPeerFromAnyThread) {
   constexpr std::uint32_t kThreads = 4;
   constexpr std::uint32_t kEach = 3000;
   Place b_place = fresh_place();
@@ -302,7 +302,7 @@ TEST_P(AnyPlaneTest, APeerThatTakesNothingCostsBoundedMemory) {
   EXPECT_TRUE(peer->is_down());
 }
 
-TEST_P(AnyPlaneTest, TheEndSendsWhatIsQueued) {
+TEST_P(AnyPlaneTest, TheEndSendsQueuedRecords) {
   constexpr std::uint32_t kRecords = 2000;  // ten times the capacity of a socket
   Place b_place = fresh_place();
   const Address b_name = b_place.address;

@@ -54,7 +54,7 @@ TEST_F(RemoteTest, APlaneWithoutANetworkHasNoRemotePeers) {
   EXPECT_EQ(remote->connect("tcp://127.0.0.1:0/x").error(), Status(Errc::kInvalidArgument));
 }
 
-TEST_F(RemoteTest, NobodyListens) {
+TEST_F(RemoteTest, AnAddressWithoutAListenerIsUnreachable) {
   allow_warning("no connection to");
   Address address;
   {
@@ -124,7 +124,7 @@ TEST_F(RemoteTest, AnotherJobIsNotConnectedTo) {
   EXPECT_TRUE(other_in.down().empty());
 }
 
-TEST_F(RemoteTest, WhoHasNotProvenItselfIsNotSentAnything) {
+TEST_F(RemoteTest, NothingIsSentToAnUnprovenPeer) {
   allow_warning("no connection to");
   const RawRemote impostor;
   const auto plane = make_plane(fresh_place(), in_);
@@ -222,7 +222,7 @@ TEST_F(RemoteTest, SomethingElseListens) {
   expect_unreachable(*peer, EPROTO, "something else listens");
 }
 
-TEST_F(RemoteTest, WhoSaysNothingIsDropped) {
+TEST_F(RemoteTest, ASilentConnectionIsDropped) {
   Place own = fresh_place();
   own.remote->silence_ns = 200'000'000;
   const Address address = own.address;
@@ -336,7 +336,7 @@ TEST_F(RemoteTest, RandomlySpoiledStreamsNeverCrash) {
   EXPECT_TRUE(is_served);
 }
 
-TEST_F(RemoteTest, WhatIsOnItsWayIsDeliveredBeforeTheEnd) {
+TEST_F(RemoteTest, SentRecordsAreDeliveredBeforeTheEnd) {
   // On the network the end of one connection may be here before the last records of the other.
   Place own = fresh_place();
   const Address address = own.address;

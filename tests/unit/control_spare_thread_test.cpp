@@ -39,7 +39,7 @@ TEST(SpareThread, RunsInOrderOnAThreadThatIsNice) {
 }
 
 /// Each work posts the next one, so a work that has not begun always exists.
-TEST(SpareThread, ItsEndWaitsForWhatHasBegunAndDropsTheRest) {
+TEST(SpareThread, ItsEndWaitsForTheBegunWorkAndDropsTheRest) {
   std::binary_semaphore has_begun{0};
   int begun = 0, ended = 0;
   std::function<void()> work;

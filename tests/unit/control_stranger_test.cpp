@@ -218,7 +218,7 @@ void send_away_and_count(
   EXPECT_FALSE(peer->is_down());
 }
 
-TEST_F(NameTest, APeerThatIsSentAwayComesAgainAndLosesNothing) {
+TEST_F(NameTest, ATurnedAwayPeerReconnectsAndLosesNothing) {
   send_away_and_count([](Plane& plane, Peer& peer, std::string_view payload) {
     std::uint16_t count = 0;
     for (; plane.counters().records_sent == count; ++count)
@@ -367,7 +367,7 @@ TEST_F(ClaimTest, AProcessThatHasEndedAndLeftNoRecordIsNoPeer) {
   EXPECT_EQ(in_.take()[0].payload, "last");
 }
 
-TEST_F(NameTest, ADialThatIsSentAwayIsMadeAgain) {
+TEST_F(NameTest, ATurnedAwayDialIsMadeAgain) {
   Inbox in;
   const RawRemote raw;
   const auto plane = make_plane(fresh_place(Net::remote), in);
@@ -489,7 +489,7 @@ class CloserTest : public ControlTest {
 };
 
 /// Its peer answers by closing, too, and is not at fault.
-TEST_F(CloserTest, AProgramThatClosesOneConnectionIsToldThatItWasItself) {
+TEST_F(CloserTest, AProgramThatClosesOneConnectionIsNamedAsTheCause) {
   const Address own = fresh_address(), other = fresh_address();
   auto own_listeners = listeners({own});
   Process closer([&](const Process::Tell&) {

@@ -120,7 +120,7 @@ TEST_F(WatchTest, ServedWhileItIsOn) {
   plane_->unwatch(queue);
 }
 
-TEST_F(WatchTest, TheHelperSleepsWithoutWhatIsOff) {
+TEST_F(WatchTest, TheHelperSleepsWithoutDisabledQueues) {
   Queue queue;
   ASSERT_TRUE(plane_->watch(queue).ok());
   settle();
@@ -144,7 +144,7 @@ TEST_F(WatchTest, TheHelperSleepsWithoutWhatIsOff) {
   plane_->unwatch(queue);
 }
 
-TEST_F(WatchTest, TurningOnAndOffWakesNobodyWhileItIsArmed) {
+TEST_F(WatchTest, TurningOnAndOffWakesNoHelperWhileItIsArmed) {
   Queue queue;
   ASSERT_TRUE(plane_->watch(queue).ok());
   queue.turn_on();
@@ -241,7 +241,7 @@ TEST_F(WatchTest, NoDescriptor) {
   EXPECT_EQ(plane_->watch(broken), Status(Errc::kInvalidArgument, EBADF));
 }
 
-TEST_F(WatchTest, WhatCannotBeSleptOnIsPolled) {
+TEST_F(WatchTest, AQueueWithoutADescriptorIsPolled) {
   class File : public Queue {
    public:
     int fd() const noexcept override { return file_.get(); }
@@ -300,7 +300,7 @@ TEST_F(WatchTest, CalledWhenItIsTimeWhileItIsOn) {
   plane_->unwatch(timed);
 }
 
-TEST_F(WatchTest, WhatIsOffHasNoTime) {
+TEST_F(WatchTest, ADisabledQueueHasNoTime) {
   class Endless : public Queue {
     std::uint64_t next_time_ns() const noexcept override { return 1; }
     void on_time(std::uint64_t) override {
@@ -365,7 +365,7 @@ TEST_F(WatchTest, NoWakeUpIsLostBesideThreadsThatPoll) {
   });
 }
 
-TEST_F(WatchTest, WhoLooksAfterItInALoopTakesItOver) {
+TEST_F(WatchTest, AThreadThatPollsInALoopTakesTheQueueOver) {
   PolledQueue queue;
   ASSERT_TRUE(plane_->watch(queue).ok());
   queue.turn_on();
@@ -385,7 +385,7 @@ TEST_F(WatchTest, WhoLooksAfterItInALoopTakesItOver) {
 }
 
 /// However short their looks are, and however long they have looked before.
-TEST_F(WatchTest, TheHelperIsBackBesideThoseWhoLookOnlyNowAndThen) {
+TEST_F(WatchTest, TheHelperIsBackBesideThreadsThatPollSeldom) {
   PolledQueue queue;
   ASSERT_TRUE(plane_->watch(queue).ok());
   queue.turn_on();
@@ -403,7 +403,7 @@ TEST_F(WatchTest, TheHelperIsBackBesideThoseWhoLookOnlyNowAndThen) {
   plane_->unwatch(queue);
 }
 
-TEST_F(WatchTest, WhatOthersServeWakesTheHelperOnceInAWhile) {
+TEST_F(WatchTest, AQueueThatOthersServeWakesTheHelperSeldom) {
   constexpr int kItems = 2000;
   PolledQueue queue;
   ASSERT_TRUE(plane_->watch(queue).ok());

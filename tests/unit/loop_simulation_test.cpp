@@ -102,7 +102,7 @@ TEST(LoopSimulation, ReadModifyWritesAreAtomic) {
   }
 }
 
-TEST(LoopSimulation, LinesAreChargedToWhoFetchesThem) {
+TEST(LoopSimulation, LinesAreChargedToTheFetchingThread) {
   const Costs costs;
   Simulation simulation({});
   auto lines = std::make_unique<Line[]>(2);
@@ -151,7 +151,7 @@ TEST(LoopSimulation, ALineGoesToOneCoreAtATime) {
                                               3 * costs.line_transfer_ps}));
 }
 
-TEST(LoopSimulation, WhoSleepsForAnEventWakesWithItAndKeepsNobody) {
+TEST(LoopSimulation, AnEventWakesItsSleeperAndHoldsUpNoThread) {
   Simulation simulation({});
   Simulation::Event event;
   Simulation::Event never;
@@ -206,7 +206,7 @@ TEST(LoopSimulation, AWaitEndsWhenItsConditionHolds) {
   EXPECT_LE(woken_ps, 1'300'000u);
 }
 
-TEST(LoopSimulation, ADeadlockNamesWhoWaitsForWhat) {
+TEST(LoopSimulation, ADeadlockNamesThreadsAndEvents) {
   Simulation simulation({});
   Line a;
   Line b;

@@ -24,7 +24,7 @@ Medium niagara(double per_part_ns = 0) {
           .per_part_ns = per_part_ns};
 }
 
-TEST(ModelPlan, ExposedIsWhatIsLeftAfterTheLastPartition) {
+TEST(ModelPlan, ExposedIsTheTimeAfterTheLastPartition) {
   const std::vector<std::vector<double>> rounds{{0, 0, 0, 9000}, {0, 0, 0, 1000}};
   const Workload workload{niagara(), 101, rounds};
   const LogGP& network = workload.medium.network;
@@ -80,7 +80,7 @@ TEST(ModelPlan, ALaggardTravelsAlone) {
   EXPECT_EQ(plan.firsts, (std::vector<std::uint32_t>{0, 15}));
 }
 
-TEST(ModelPlan, WhatIsReadyAtOnceIsNotSplit) {
+TEST(ModelPlan, PartitionsReadyAtOnceAreNotSplit) {
   const auto rounds = readiness(Pattern::simultaneous, 0, 16, 1, 0);
   EXPECT_EQ(best_plan({niagara(), 1 << 10, rounds}).firsts, std::vector<std::uint32_t>{0});
 }
@@ -168,7 +168,7 @@ TEST(ModelPlan, ChanceIsNotLearnt) {
   }
 }
 
-TEST(ModelPlan, WhatIsNoChanceIsLearnt) {
+TEST(ModelPlan, SystematicDelaysAreLearnt) {
   EXPECT_LT(on_other_rounds(learned_plan, Pattern::laggard, 4e5, 2), 0.31);
   // All are ready within the time of one message: fewer and larger groups first.
   EXPECT_LT(on_other_rounds(learned_plan, Pattern::uniform, 2e4, 8), 0.96);

@@ -60,14 +60,14 @@ TEST(ModelRuns, FollowAsLongAsTheOneBeforeIsOnItsWay) {
   expect_near(*found, kNetwork, 1e-5);
 }
 
-TEST(ModelRuns, OfOneKindTellLFromHNotAtAll) {
+TEST(ModelRuns, OfOneKindDoNotSeparateLFromH) {
   const Rounds rounds{runs_of(kNetwork, 80'001, {0}), runs_of(kNetwork, 40'001, {0, 1e6})};
   const auto found = fit_runs(rounds);
   ASSERT_TRUE(found);
   expect_near(*found, {.latency_ns = 2000, .gap_ns = 2000, .gap_per_byte_ns = 0.1}, 1e-5);
 }
 
-TEST(ModelRuns, OfOneSizeTellNothing) {
+TEST(ModelRuns, OfOneSizeDetermineNothing) {
   EXPECT_FALSE(fit_runs(Rounds{runs_of(kNetwork, 1024, {0, 0, 1e6})}));
   EXPECT_FALSE(fit_runs(Rounds{}));
   EXPECT_FALSE(fit_runs(Rounds{{{1024, 5, 5}, {2048, 9, 9}}})) << "no time passed";

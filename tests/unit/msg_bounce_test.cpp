@@ -106,7 +106,7 @@ TEST_F(BounceTest, AMessageThatFindsNoneGoesFromWhereItLies) {
 
 /// An answer gives a buffer back, also an answer that no receiver took the message. Of these there
 /// are more than buffers, and the next message is still copied.
-TEST_F(BounceTest, WhatAPeerRefusesComesBack) {
+TEST_F(BounceTest, ARefusedBufferComesBack) {
   constexpr std::size_t kMessages = 150, kBytes = 10'000;
   Job job(options(16'384));
   auto sent = std::move(CompletionQueue::create(job.at(0).domain).value());

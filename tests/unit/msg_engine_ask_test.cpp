@@ -192,7 +192,7 @@ TEST(AskPlaces, OffersThatTakeAllOfBothStopNothing) {
 }
 
 // The network goes on with a write that has begun, though its memory is not registered any more.
-TEST(AskEnds, WhatWasAskedForEndsWhenThePeerCanNotWriteAnyMore) {
+TEST(AskEnds, AnAskedWriteEndsWhenThePeerCanNotWriteAnyMore) {
   Job::Options options = asking();
   options.decorate = [](std::unique_ptr<net::Fabric> fabric, int) {
     return std::make_unique<fault::Fabric>(std::move(fabric), fault::Plan{});
@@ -259,7 +259,7 @@ TEST(AskEnds, AWriteThatFailsEndsBoth) {
 }
 
 // A receive that has asked ends with the link, in whatever state the sender is.
-TEST(AskEnds, ASenderThatDiesEndsWhatWasAskedForOnce) {
+TEST(AskEnds, ASenderThatDiesEndsAnAskedWriteOnce) {
   const auto from = random_bytes(8000, 3);
   int whole = 0, cut = 0;
   for (int turns = 0; turns < 300; turns += 3)
@@ -354,7 +354,7 @@ struct MadeUp {
   Region of_sender = job.at(0).add_region(&word, sizeof word);
 };
 
-TEST(AskMadeUp, WhatIsAskedForIsWrittenOnce) {
+TEST(AskMadeUp, AnAskedMessageIsWrittenOnce) {
   MadeUp made;
   // No operation waits for the notification: rank 1 ends its link by it, when the bytes are there.
   made.ask(kFirstNumber, {made.place(), kFirstNumber});
@@ -366,7 +366,7 @@ TEST(AskMadeUp, WhatIsAskedForIsWrittenOnce) {
   EXPECT_TRUE(made.link(0).failure().ok());
 }
 
-TEST(AskMadeUp, WhatWasNotOfferedIsNotWritten) {
+TEST(AskMadeUp, AMessageThatWasNotOfferedIsNotWritten) {
   for (const std::uint32_t wrong : {0u, 1u, kFirstNumber + 1, kFirstNumber + (1u << 20)}) {
     MadeUp made;
     made.ask(kFirstNumber, {made.place(), wrong});
@@ -436,7 +436,7 @@ TEST(AskMadeUp, AWriteThatIsRefusedEndsTheSend) {
 }
 
 // Its operation may have failed with the link, and records that have arrived are still delivered.
-TEST(AskMadeUp, WhatComesLateToALinkThatHasFailedSaysNothing) {
+TEST(AskMadeUp, LateRecordsOnAFailedLinkChangeNothing) {
   MadeUp made;
   auto heard = std::move(CompletionQueue::create(made.job.at(0).domain).value());
   const RemoteCompletion number = heard.register_remote().value();
@@ -451,7 +451,7 @@ TEST(AskMadeUp, WhatComesLateToALinkThatHasFailedSaysNothing) {
   EXPECT_TRUE(heard.pop());
 }
 
-TEST(AskMadeUp, ANotificationThatNobodyWaitsForEndsTheLink) {
+TEST(AskMadeUp, AnUnawaitedNotificationEndsTheLink) {
   for (const std::uint32_t number : {0u, 1u, 60'000u}) {  // the first is an offer's
     MadeUp made;
     made.notify(number);

@@ -48,7 +48,7 @@ TEST_F(EngineBadTest, ABufferThatIsNotInItsRegionIsRefused) {
   EXPECT_TRUE(told_->pop());
 }
 
-TEST_F(EngineBadTest, ARegionOfNothingHearsSignals) {
+TEST_F(EngineBadTest, AnEmptyRegionGetsSignals) {
   const Region nothing = job_.at(1).add_region(nullptr, 0);
   const RemoteCompletion number = told_->register_remote().value();
   EXPECT_EQ(*post_put(vci(0), nothing.remote(), 0, nullptr, 0, {}, number, 7), Post::done);
@@ -81,7 +81,7 @@ TEST_F(EngineBadTest, APlaceThatWasGivenBackIsTakenAgain) {
 
 /// All operations that wait for a peer's answers end when the peer does, in a time linear in their
 /// number.
-TEST(EngineEnds, ThatOfAPeerTakesNoLongerThanWhatWaitsForIt) {
+TEST(EngineEnds, TimeOfAPeersEndIsLinearInItsOperations) {
   const auto ns_of = [](std::uint32_t waiting) {
     Job::Options options;
     options.lane = {{16, 8}, 1u << 17, 64};

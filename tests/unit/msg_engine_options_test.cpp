@@ -58,7 +58,7 @@ class Pair {
   CompletionQueue heard_ = CompletionQueue::create(job_.at(1).domain).value();
 };
 
-TEST(EngineOptions, LongerMessagesThanToldAreNotCopied) {
+TEST(EngineOptions, LongerMessagesThanTheLimitAreNotCopied) {
   for (const std::uint32_t most : {0u, 40u, 100u}) {
     SCOPED_TRACE(most);
     Job::Options options;
@@ -122,7 +122,7 @@ TEST(EngineOptions, AnAccumulateIsNoMessage) {
   EXPECT_EQ(sums, std::vector<double>(20, 1.5));
 }
 
-TEST(EngineOptions, WhoMovesALongMessageCanBeChosen) {
+TEST(EngineOptions, TheMoverOfALongMessageCanBeChosen) {
   using Rendezvous = Engine::Rendezvous;
   struct Case {
     bool is_progress_manual;
@@ -144,7 +144,7 @@ TEST(EngineOptions, WhoMovesALongMessageCanBeChosen) {
   }
 }
 
-TEST(EngineOptions, APutThatTellsIsCopiedAsAMessageIs) {
+TEST(EngineOptions, APutWithASignalIsCopiedAsAMessage) {
   Job::Options options;
   options.eager_bytes_max = 64;
   Pair pair(options);
@@ -164,7 +164,7 @@ TEST(EngineOptions, APutThatTellsIsCopiedAsAMessageIs) {
   }
 }
 
-TEST(EngineOptions, APacketHoldsWhatARecordDoes) {
+TEST(EngineOptions, APacketHoldsAsMuchAsARecord) {
   Job::Options options;
   options.eager_bytes_max = 0;
   Pair pair(options);
@@ -186,7 +186,7 @@ TEST(EngineOptions, APacketHoldsWhatARecordDoes) {
 
 /// As many operations wait for an answer as may: those that ask, and have no operation of the
 /// poster's.
-TEST(EngineRetryCounts, WhoHasNoPlaceToWaitInIsRefusedForThat) {
+TEST(EngineRetryCounts, APostWithoutAPlaceToWaitIsCountedSo) {
   Job::Options options;
   options.network.limits.is_progress_manual = true;
   options.network.limits.immediates_max = 0;

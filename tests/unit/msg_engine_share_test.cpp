@@ -136,7 +136,7 @@ TEST(EngineLimits, APieceThatCannotBeRegisteredGivesTheOthersBack) {
 }
 
 /// As two threads' posts may meet: neither gets the error that its memory would never fit.
-TEST(EngineLimits, WhatOthersRegisterMeanwhileIsWaitedFor) {
+TEST(EngineLimits, RegistrationsOfOtherThreadsAreWaitedFor) {
   for (const bool ends : {false, true}) {
     Scarcity scarcity{kEnough};
     Job job(with(scarcity));
@@ -167,7 +167,7 @@ TEST(EngineLimits, WhatOthersRegisterMeanwhileIsWaitedFor) {
   }
 }
 
-TEST(EngineLanes, OneThatNobodyServesHasAsManyTurnsAsABusyOne) {
+TEST(EngineLanes, AnUnservedLaneHasAsManyTurnsAsABusyOne) {
   Job::Options options;
   options.lanes.count_max = 2;
   Job job(options);
@@ -223,7 +223,7 @@ struct OneProcess {
   Vci own{*process.engine->take_lane(Engine::Use::own_thread).value()};
 };
 
-TEST(EngineLanes, OneOfASingleThreadIsNobodyElses) {
+TEST(EngineLanes, ASingleThreadsLaneIsNoOtherThreads) {
   Job job(of_lanes(2, 2));
   Engine& engine = *job.at(0).engine;
   using Use = Engine::Use;
@@ -245,7 +245,7 @@ TEST(EngineLanes, OneOfASingleThreadIsNobodyElses) {
   EXPECT_EQ(&shared.inside(), lane);
 }
 
-TEST(EngineLanes, WhereAllAreSingleThreadsNobodyGetsOne) {
+TEST(EngineLanes, WithSingleThreadLanesAloneNoOtherThreadGetsOne) {
   Job job(of_lanes(2, 1));
   JobProcess& process = job.at(0);
   process.vci.reset();
@@ -368,7 +368,7 @@ class EngineTurns : public testing::Test {
 };
 
 /// A waiting thread backs off once after little has come; other threads that serve the lane do not.
-TEST_F(EngineTurns, OneThatComesAfterLittleLooksAwayFirst) {
+TEST_F(EngineTurns, AWaitAfterFewArrivalsBacksOffFirst) {
   EXPECT_EQ(pause(), Pause::little_came);
   wait();
   EXPECT_EQ(pause(), Pause::none);
@@ -381,7 +381,7 @@ class EngineTurnsOfSystemCalls : public EngineTurns {
   EngineTurnsOfSystemCalls() : EngineTurns(true) {}
 };
 
-TEST_F(EngineTurnsOfSystemCalls, EachLooksAwayFirst) {
+TEST_F(EngineTurnsOfSystemCalls, EachWaitBacksOffFirst) {
   for (int turn = 0; turn < 3; ++turn) {
     wait();
     EXPECT_EQ(pause(), Pause::poll_is_dear) << turn;
@@ -417,7 +417,7 @@ TEST_F(EngineTurnsOfSystemCalls, ARowEndsWhereTheLastOneDid) {
   EXPECT_EQ(hear(1), 0U) << "that was the last one";
 }
 
-TEST_F(EngineTurnsOfSystemCalls, WhatHasComeTogetherWasOneCall) {
+TEST_F(EngineTurnsOfSystemCalls, RecordsThatCameTogetherWereOneCall) {
   EXPECT_GT(hear(24), 0U);
   (void)hear_at_once(3);
   EXPECT_EQ(lane().packets().calls_ahead(), 4U) << "for ten records";
@@ -425,14 +425,14 @@ TEST_F(EngineTurnsOfSystemCalls, WhatHasComeTogetherWasOneCall) {
   EXPECT_EQ(hear_at_once(4), 0U) << "others wait for us";
 }
 
-TEST_F(EngineTurnsOfSystemCalls, APeerThatSendsOnIsLookedAwayFrom) {
+TEST_F(EngineTurnsOfSystemCalls, APeerThatSendsOnCausesABackoff) {
   const std::uint64_t most = hear(24);
   send();
   wait();
   EXPECT_GE(now_ns(), lane().packets().looked_at_ns() + most);
 }
 
-TEST_F(EngineTurnsOfSystemCalls, WhoHasComputedMeanwhileLooksAtOnce) {
+TEST_F(EngineTurnsOfSystemCalls, AThreadThatHasComputedPollsAtOnce) {
   const std::uint64_t most = hear(24);
   send();
   while (now_ns() <= lane().packets().looked_at_ns() + most) {
@@ -448,7 +448,7 @@ TEST_F(EngineTurnsOfSystemCalls, AnswersToOurOwnAreNotLetWait) {
   EXPECT_EQ(hear(1), most / 3);
 }
 
-TEST(EngineLanes, WhoHearsFromOneAfterTheOtherLooksAwayAsAlways) {
+TEST(EngineLanes, AThreadThatReceivesFromOneAfterAnotherBacksOffAsAlways) {
   Job::Options options = of_lanes(3, 1);
   options.network.limits.first_word_last_bytes_max = UINT64_MAX;
   options.network.limits.is_post_system_call = true;

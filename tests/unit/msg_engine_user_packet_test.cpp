@@ -84,7 +84,7 @@ TEST_F(UserPacketTest, IsAMessageLikeAnother) {
     }
 }
 
-TEST_F(UserPacketTest, WhatIsNotPostedIsGivenBack) {
+TEST_F(UserPacketTest, AnUnpostedPacketIsGivenBack) {
   {
     UserPacket taken = take_packet(vci(0)), other = take_packet(vci(0));
     EXPECT_NE(taken.start(), other.start());
@@ -183,7 +183,7 @@ TEST(UserPackets, OfALaneWithFewStopNoOther) {
   }
 }
 
-TEST_F(UserPacketTest, WhatMakesNoSenseIsRefusedAndLeavesIt) {
+TEST_F(UserPacketTest, AMalformedPostIsRefusedAndLeavesThePacket) {
   UserPacket none, elsewhere = take_packet(vci(1)), taken = packet(random_bytes(8, 1));
   expect_refused(post_send(vci(0), 1, 7, none, 0));
   expect_refused(post_am(vci(0), 1, 1, 7, none, 0));

@@ -56,7 +56,7 @@ TEST(Match, SizesArePinned) {
   EXPECT_EQ(sizeof(MatchMessage), 144u);
 }
 
-TEST(Match, WhatCantWaitIsMatchedNowOrInNoEngine) {
+TEST(Match, AnEntryThatCantWaitMatchesNowOrNever) {
   for (const Kind kind : kKinds) {
     const auto engine = make(kind);
     Both nodes;
@@ -278,7 +278,7 @@ TEST(MatchOrdered, TheMessagesPolicyIsOfNoInterest) {
 
 // --- cancel ----------------------------------------------------------------------------------
 
-TEST(MatchCancel, OnceAndOnlyWhatWaits) {
+TEST(MatchCancel, OnlyWaitingEntriesAndOnce) {
   for (const Kind kind : kKinds) {
     Both nodes;
     const auto engine = make(kind);

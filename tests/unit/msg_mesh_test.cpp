@@ -144,7 +144,7 @@ TEST_P(MeshTest, BothWantTheSameLinksAtTheSameTime) {
   }
 }
 
-TEST_P(MeshTest, WhoHasGoneStaysGone) {
+TEST_P(MeshTest, DepartedPeerStaysGone) {
   MeshProcess &zero = add(0, 2), &one = add(1, 2);
   expect_exchange(zero, one, 0, 1);
   one.close();
@@ -156,7 +156,7 @@ TEST_P(MeshTest, WhoHasGoneStaysGone) {
   EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
 }
 
-TEST_P(MeshTest, WhoEndsWithoutAWordLeavesNothingWaiting) {
+TEST_P(MeshTest, PeerThatEndsSilentlyFailsPendingSends) {
   MeshProcess& zero = add(0, 2);
   {
     Speaker one(std::string(card_of(0).local.data()) + "-one");
@@ -199,7 +199,7 @@ TEST_P(MeshTest, CardsOfOtherVersionsAndOfNoSenseAreRefused) {
   EXPECT_EQ(warnings_.take("runs another version"), 2u);
 }
 
-TEST_P(MeshTest, AStrangerEndsNobodysLinks) {
+TEST_P(MeshTest, StrangerEndsNoLinks) {
   MeshProcess &zero = add(0, 3), &one = add(1, 3);
   expect_exchange(zero, one, 0, 1);
   const std::string address = card_of(0).local.data();
@@ -221,7 +221,7 @@ TEST_P(MeshTest, AStrangerEndsNobodysLinks) {
   EXPECT_EQ(warnings_.take("rank 2 can't be reached"), 1u);
 }
 
-TEST_P(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
+TEST_P(MeshTest, LeavingProcessOpensNoLink) {
   MeshProcess &zero = add(0, 3), &two = add(2, 3);
   expect_exchange(zero, two, 0, 2);
   std::uint64_t into = 0;
@@ -235,7 +235,7 @@ TEST_P(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
   EXPECT_EQ(zero.unreachable.count(), 1);
 }
 
-TEST_P(MeshTest, WhatWaitsForALinkEndsWhenItsOwnerLeaves) {
+TEST_P(MeshTest, LeavingProcessEndsPostsThatWaitForALink) {
   MeshProcess &zero = add(0, 4), &three = add(3, 4);
   expect_exchange(zero, three, 0, 3);
   const auto bytes = random_bytes(5000, 1);
@@ -253,7 +253,7 @@ TEST_P(MeshTest, WhatWaitsForALinkEndsWhenItsOwnerLeaves) {
   }
 }
 
-TEST_P(MeshTest, WhoIsReadyAndOffersNothingLeavesNothingWaiting) {
+TEST_P(MeshTest, PeerThatIsReadyWithoutAnOfferFailsPendingSends) {
   MeshProcess& zero = add(0, 2);
   Speaker one(std::string(card_of(0).local.data()) + "-one");
   one.call(card_of(0).local.data());
@@ -285,7 +285,7 @@ TEST_P(MeshTest, ALinkThatWasGivenUpStaysSo) {
 }
 
 /// Records that no mesh writes: only their sender loses anything.
-TEST_P(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
+TEST_P(MeshTest, MadeUpRecordsEndNoOtherPeersLinks) {
   for_seeds(200, [&](std::uint64_t seed) {
     MeshProcess &zero = add(0, 3), &one = add(1, 3);
     expect_exchange(zero, one, 0, 1);
@@ -307,7 +307,7 @@ TEST_P(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
 class GreetedMeshTest : public MeshTest {};
 
 /// Any of the two may go first: nothing waits for the link on either side.
-TEST_P(GreetedMeshTest, AGreetingThatFailsIsHeardOnBothSides) {
+TEST_P(GreetedMeshTest, FailedGreetingEndsTheLinkOnBothSides) {
   for (const fault::What what : {fault::What::fail, fault::What::kill, fault::What::refuse}) {
     const fault::Plan plan{
         .faults = {

@@ -106,7 +106,7 @@ std::vector<Node*> popped_around_a_stop(int operations_before, std::vector<Node>
   return popped;
 }
 
-TEST(MsgNodeQueue, APopThatIsStoppedHoldsUpNobodyAndLosesNothing) {
+TEST(MsgNodeQueue, AStoppedPopHoldsUpNoThreadAndLosesNothing) {
   for (const bool has_ready : {false, true}) {
     bool was_stopped = true;
     int stops = 0;

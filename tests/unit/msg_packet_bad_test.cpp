@@ -122,7 +122,7 @@ TEST(BadRecords, AGoodOneIsDelivered) {
 }
 
 // An answer posted from the callback does not free the record that the callback reads.
-TEST(BadRecords, AnAnswerDoesNotFreeWhatItAnswers) {
+TEST(BadRecords, AnAnswerDoesNotFreeItsRecord) {
   BadPeer peer;
   peer.end.react = [&](const PacketHeader&, std::span<const std::byte>) {
     EXPECT_EQ(peer.end.link->post({}, {}).value(), net::Post::done);
@@ -212,7 +212,7 @@ TEST(BadRecords, ACellOutsideOfTheRing) {
   peer.expect_protocol_error(0);
 }
 
-TEST(BadRecords, ACellThatHasBeenHeardOf) {
+TEST(BadRecords, ACellThatHasBeenRead) {
   BadPeer peer;
   peer.write(peer.head(peer.first() + 3, 8), 3);
   EXPECT_TRUE(peer.end.failures.empty());
@@ -220,7 +220,7 @@ TEST(BadRecords, ACellThatHasBeenHeardOf) {
   peer.expect_protocol_error(0);
 }
 
-TEST(BadRecords, OneThatSaysItIsFollowedAndIsNot) {
+TEST(BadRecords, ARecordThatAnnouncesAMissingFollower) {
   BadPeer peer;
   RecordHead lying = peer.head(peer.first(), 8);
   lying.freed_and_bytes |= RecordHead::kIsFollowed;
@@ -229,7 +229,7 @@ TEST(BadRecords, OneThatSaysItIsFollowedAndIsNot) {
 }
 
 // A peer that writes on and on behind the reader would keep the lane.
-TEST(BadRecords, ThoseThatFollowEachOtherForMoreThanALap) {
+TEST(BadRecords, RecordsThatFollowEachOtherForMoreThanALap) {
   BadPeer peer;
   std::uint64_t heard = 0;
   std::byte* ring = nullptr;
@@ -263,7 +263,7 @@ TEST(BadRecords, ACellInsideOfARecord) {
   peer.expect_protocol_error(5);
 }
 
-TEST(BadRecords, CreditForWhatWasNeverPosted) {
+TEST(BadRecords, CreditForCellsThatWereNeverPosted) {
   BadPeer peer;
   RecordHead head = peer.head(peer.first(), 8);
   head.freed_and_bytes += std::uint64_t{1} << RecordHead::kBytesBits;

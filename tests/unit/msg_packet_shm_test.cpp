@@ -142,7 +142,7 @@ void warm(ShmPair& pair) {
 }
 
 // The listener gets it at once, in a ring that has room for a while.
-TEST(ShmPackets, WhoIsWatchedNeedsNoImmediate) {
+TEST(ShmPackets, AWatchedRingNeedsNoImmediate) {
   ShmPair pair(16 * kCells);
   warm(pair);
   std::uint32_t number = PacketLink::kHeardBeforeWatch;

@@ -61,7 +61,7 @@ TEST(Packets, EachSizeArrives) {
   EXPECT_EQ(pair.sides[0].lane->counts().strays, 0u);
 }
 
-TEST(Packets, WhatIsTooLongIsRefusedAndHarmsNothing) {
+TEST(Packets, ATooLongRecordIsRefusedAndHarmsNothing) {
   PacketPair pair;
   const std::vector<std::byte> payload(pair.a.link->payload_bytes_max() + 1);
   EXPECT_EQ(pair.a.link->post({}, payload).error(), Status(Errc::kInvalidArgument));
@@ -90,7 +90,7 @@ TEST(Packets, APayloadIsAssembledInThePacket) {
 }
 
 // The shorter side's lane limits both.
-TEST(Packets, TheLongestRecordIsWhatBothTake) {
+TEST(Packets, TheLongestRecordIsTheShorterSides) {
   loop::Fabric wire({});
   const auto other = wire.for_process();
   PacketSide one(wire, {4, 2}), two(*other, {4, 8});
@@ -119,7 +119,7 @@ TEST(Packets, SmallRecordsAreSmallWrites) {
 }
 
 // A head before it would make two of one write: its header is in the immediate, if it fits there.
-TEST(Packets, WhatIsOneSmallWriteByItselfHasNoHead) {
+TEST(Packets, ARecordOfOneSmallWriteHasNoHead) {
   loop::Fabric::Options network;
   network.limits.small_bytes_max = 100;
   network.limits.has_wide_immediates = true;
@@ -170,7 +170,7 @@ TEST(Packets, HeadsAreSparedOnlyWhereBothSidesMeanTheSameLength) {
   }
 }
 
-TEST(Packets, AFullRingSaysRetryUntilCreditComes) {
+TEST(Packets, AFullRingReturnsRetryUntilCreditComes) {
   PacketPair pair({}, {64, 4});
   EXPECT_EQ(fill(pair, pair.a, 8), 16u);  // a cell each
   EXPECT_EQ(pair.sides[0].lane->counts().no_packet, 0u);
@@ -259,7 +259,7 @@ TEST(Packets, ImmediatesOfRecordsThatWereSeenMayComeLate) {
   EXPECT_EQ(pair.b.received.size(), kLaps * kCells + 1);
 }
 
-TEST(Packets, WithoutAPacketAPostSaysRetry) {
+TEST(Packets, WithoutAPacketAPostReturnsRetry) {
   PacketPair pair({}, {2, 4});
   Packet* const first = pair.sides[0].lane->take_packet();
   Packet* const second = pair.sides[0].lane->take_packet();
@@ -357,7 +357,7 @@ TEST(Packets, SeveralPairsOfOneLane) {
 
 // --- failures -----------------------------------------------------------------------------------
 
-TEST(Packets, ADeadPeerIsToldOnceAndEveryLaterPostFails) {
+TEST(Packets, ADeadPeerIsReportedOnceAndEveryLaterPostFails) {
   PacketPair pair({}, {8, 4});
   ASSERT_EQ(pair.a.post(0, 8), net::Post::done);
   pair.settle();
@@ -395,7 +395,7 @@ TEST(Packets, APeerThatDiedWithAFullRingIsNoticed) {
   EXPECT_EQ(pair.a.link->post({}, {}).error(), Status(Errc::kPeerDown));
 }
 
-TEST(Packets, EndFailsALinkThatHasNothingUnderWay) {
+TEST(Packets, EndFailsAnIdleLink) {
   PacketPair pair;
   pair.a.link->end(Errc::kPeerDown);
   EXPECT_EQ(pair.a.failures, std::vector<Status>{Errc::kPeerDown});
@@ -429,7 +429,7 @@ TEST(Packets, AnImmediateOfNoLinkIsCounted) {
 
 // --- set-up -------------------------------------------------------------------------------------
 
-TEST(PacketOffers, WhatMakesNoSenseIsRefused) {
+TEST(PacketOffers, MalformedOffersAreRefused) {
   PacketPair pair;
   const std::vector<std::byte> good = pair.b.link->offer();
   EXPECT_LE(good.size(), kPacketOfferBytesMax);
@@ -531,7 +531,7 @@ TEST(PacketWire, ARecordTakesAsManyCellsAsItNeeds) {
   EXPECT_EQ(record_cells_of(RingShape{8, 8}.payload_bytes_max()), 8u);
 }
 
-TEST(PacketWire, WhatIsUntoldLeavesRoomForARecord) {
+TEST(PacketWire, UnreturnedCreditLeavesRoomForARecord) {
   for (std::uint32_t cells = 1; cells <= 1024; cells *= 2)
     for (std::uint32_t record = 1; record <= cells; ++record) {
       const std::uint32_t untold = RingShape{cells, record}.untold_max();

@@ -160,7 +160,7 @@ TEST(NetFault, AWordIsNeverSeenInParts) {
   EXPECT_EQ(net.b.text(0, 8), std::string(8, '\0'));
 }
 
-TEST(NetFault, WhatIsGarbledArrivesAndIsSomethingElse) {
+TEST(NetFault, AGarbledWriteArrivesChanged) {
   constexpr std::uint64_t kWord = 0x0123456789abcdef;
   constexpr std::uint32_t kImmediate = 0x00070003;
   bool have_differed[2] = {};
@@ -249,7 +249,7 @@ TEST(NetFault, APostIsRefusedAndItsLinkIsOfNoUse) {
   EXPECT_EQ(refused.times, 0u);
 }
 
-TEST(NetFault, ALinkThatDiesTakesAllThatIsUnderWayWithIt) {
+TEST(NetFault, ALinkThatDiesFailsAllItsPostedOperations) {
   for (const Moved much : {Moved::nothing, Moved::half, Moved::all}) {
     Net net({.faults = {{.call = Call::post,
                          .what = What::kill,
@@ -427,7 +427,7 @@ TEST(NetFault, TheDescriptorFiresNeverOrAlways) {
 
 using NetFaultDeathTest = testing::Test;
 
-TEST_F(NetFaultDeathTest, ALinkDestroyedWithSomethingUnderWay) {
+TEST_F(NetFaultDeathTest, ALinkDestroyedWithAPostedOperation) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   Net net({.held_one_in = 1});
   Sent sent;

@@ -142,7 +142,7 @@ TEST(PaperImmediate, TokensGoThereAndComeBack) {
   }
 }
 
-TEST(PaperImmediate, WhatEndsInNoCellIsNothing) {
+TEST(PaperImmediate, ARunThatEndsInNoCellIsNothing) {
   for (const std::uint32_t partitions : {1u, 2u, 7u, 255u, 256u, 257u, 600u}) {
     const Cells cells(partitions);
     std::uint32_t valid = 0;

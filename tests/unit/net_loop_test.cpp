@@ -300,7 +300,7 @@ TEST(NetLoop, TheDescriptorFiresWhenAPollWouldFindSomething) {
   EXPECT_TRUE(net.a.endpoint->arm(net::Wake::all));
 }
 
-TEST(NetLoop, ASleepForWhatIsNeededEndsForThatAlone) {
+TEST(NetLoop, ASleepForNeededCompletionsEndsForTheseAlone) {
   Net net(turned(1));
   const auto wakes = [&](bool operation_wakes, const auto& post) {
     for (net::Side* side : {&net.a, &net.b}) {

@@ -208,7 +208,7 @@ void expect_unreachable(Half& half, int socket, int why) {
   EXPECT_FALSE(half.fabric->explain(status).empty());
 }
 
-TEST(ShmProcesses, WithoutAttachNobodyIsReached) {
+TEST(ShmProcesses, WithoutAttachNoPeerIsReached) {
   Child child([](int socket) {
     Half half(open_shm(false));
     expect_unreachable(half, socket, ECANCELED);
@@ -234,7 +234,7 @@ void forbid_attach() {
   EXPECT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }
 
-TEST(ShmProcesses, WhereTheKernelForbidsAttachNobodyIsReached) {
+TEST(ShmProcesses, WhereTheKernelForbidsAttachNoPeerIsReached) {
   Child child([](int socket) {
     forbid_attach();
     Half half(open_shm());

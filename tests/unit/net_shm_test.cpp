@@ -49,7 +49,7 @@ struct Queue {
   QueueReceiver receiver;
 };
 
-TEST(ShmQueue, WhatIsPushedIsHeardOnceInOrderForSeveralLaps) {
+TEST(ShmQueue, PushedValuesArriveOnceInOrderForSeveralLaps) {
   Queue queue;
   QueueSender sender = queue.sender();
   std::uint32_t pushed = 0, heard = 0;
@@ -136,7 +136,7 @@ TEST(ShmQueue, ALateSenderDoesNotReachTheNextOne) {
 }
 
 // Whatever the ring holds, every loop ends, and no access leaves the ring.
-TEST(ShmQueue, NonsenseIsHarmless) {
+TEST(ShmQueue, ArbitraryContentsAreHarmless) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
     loop::Random random(seed);
@@ -306,7 +306,7 @@ TEST(ShmPeer, SegmentsThatAreNoneAreNotMapped) {
   }
 }
 
-TEST(ShmPeer, WhateverARowSaysNothingOutsideIsReached) {
+TEST(ShmPeer, NoRowReachesMemoryOutside) {
   Shown shown;
   const Catalogue::Piece piece = shown.catalogue->allocate(4096).value();
   const std::uint64_t key = shown.catalogue->add(piece.start, 4096, piece.place).value();
@@ -443,7 +443,7 @@ TEST(ShmNetwork, PostsToAnEndpointThatIsClosedFail) {
 }
 
 // Also a record that comes after the endpoint was busy for long.
-TEST(ShmNetwork, EachPollFindsWhatIsThere) {
+TEST(ShmNetwork, EachPollFindsAllArrivals) {
   const auto first = open_shm(), second = open_shm();
   net::Pair pair(*first, *second);
   net::Sent sent;
@@ -455,7 +455,7 @@ TEST(ShmNetwork, EachPollFindsWhatIsThere) {
   EXPECT_EQ(pair.b.ear.pause.load(std::memory_order_relaxed), net::Receiver::Pause::little_came);
 }
 
-TEST(ShmNetwork, APollOfFewFindsWhatIsThere) {
+TEST(ShmNetwork, APollOfFewFindsArrivals) {
   const auto first = open_shm(), second = open_shm();
   net::Pair pair(*first, *second);
   net::Sent sent;
@@ -484,7 +484,7 @@ class FewDescriptors {
   std::vector<UniqueFd> taken_;
 };
 
-TEST(ShmNetwork, WantOfDescriptorsIsNobodysDeath) {
+TEST(ShmNetwork, WantOfDescriptorsEndsNoPeer) {
   const auto first = open_shm(), second = open_shm();
   net::Side a, b;
   a.open(*first);

@@ -72,7 +72,7 @@ class Channel {
   Runs runs_;
 };
 
-TEST(PartAsk, TakesWhatIsReadyAndWaitsForItsGroup) {
+TEST(PartAsk, TakesReadyPartitionsAndWaitsForItsGroup) {
   Channel channel(4, 4, {0});
   channel.start();
   EXPECT_EQ(channel.mark(0, 2), Runs{});

@@ -105,7 +105,7 @@ class TimedWord {
 
 using Runs = std::vector<Run>;
 
-TEST(PartDeadline, WhatIsInTimeGoesTogether) {
+TEST(PartDeadline, PartitionsInTimeGoTogether) {
   TimedWord word(4);
   word.start();
   word.open();
@@ -154,7 +154,7 @@ TEST(PartDeadline, BeforeTheFirstMarkThereIsNone) {
   }
 }
 
-TEST(PartDeadline, AReceiverThatStartsLateTakesWhatHasExpired) {
+TEST(PartDeadline, AReceiverThatStartsLateTakesExpiredPartitions) {
   TimedWord word(3);
   word.start();
   EXPECT_EQ(word.mark(0, 100), Runs{});
@@ -173,7 +173,7 @@ TEST(PartDeadline, AChronicLaggardIsNotWaitedFor) {
 }
 
 // One thread marks all: the third copy delays the fourth mark, which is not late for that.
-TEST(PartDeadline, WhatAThreadCopiesMakesItsNextMarksNoLater) {
+TEST(PartDeadline, CopiesOfAThreadMakeItsNextMarksNoLater) {
   TimedWord word(4);
   for (int round = 0; round < 3; ++round) word.round_with_a_laggard();
   std::vector<std::uint32_t> last_moves;
@@ -199,7 +199,7 @@ TEST(PartDeadline, WhereAllAreInTimeOnlyCompletionMoves) {
   }
 }
 
-TEST(PartDeadline, TheMedianOfFiveRoundsSaysHowManyAreExpected) {
+TEST(PartDeadline, TheMedianOfFiveRoundsIsTheExpectedCount) {
   TimedWord word(4);
   const auto all_in_time = [&] {
     word.start();

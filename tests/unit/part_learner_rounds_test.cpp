@@ -36,7 +36,7 @@ TEST(PartLearner, StaysAtItsBaseWithoutRunsToSee) {
   }
 }
 
-TEST(PartLearner, DoesWithoutTheRoundsThatNobodyCouldTime) {
+TEST(PartLearner, DoesWithoutUntimedRounds) {
   Learner learner(8, 4096, {0});
   for (int round = 1; round <= 40; ++round)
     if (learner.turn().is_sampled && round > 2 && round % 2 == 0)  // trials alone
@@ -164,7 +164,7 @@ TEST(PartLearner, LeavesATrialThatWasLucky) {
 }
 
 // A plan in use does not come and go because it is little better than the base.
-TEST(PartLearner, KeepsWhatIsLittleBetterThanTheBase) {
+TEST(PartLearner, KeepsAPlanLittleBetterThanTheBase) {
   constexpr std::uint64_t kBytes = 64 << 10;
   constexpr model::LogGP kNetwork{.latency_ns = 2000, .gap_ns = 300, .gap_per_byte_ns = 1 / 11.5};
   const double whole = kNetwork.message_ns(2 * kBytes), half = kNetwork.message_ns(kBytes);
@@ -180,7 +180,7 @@ TEST(PartLearner, KeepsWhatIsLittleBetterThanTheBase) {
   }
 }
 
-TEST(Planning, CompletionsThatAreHeardTogetherDidNotComeTogether) {
+TEST(Planning, CompletionsOfOnePollDidNotComeTogether) {
   std::vector<model::SeenRun> runs{{8, 20, 101}, {8, 0, 100}, {8, 10, 102}, {8, 500, 503}};
   space_ends(runs, 10);
   std::vector<double> ends_ns;

@@ -208,7 +208,7 @@ constexpr Named kPatterns[] = {
 };
 
 // Best equal groups for each point, found by trying all powers of two on the network itself.
-TEST(PartLearner, LeavesWhatTheBestEqualGroupsLeaveAfter50Rounds) {
+TEST(PartLearner, MatchesTheBestEqualGroupsAfter50Rounds) {
   Times ratios;
   for (const std::uint32_t partitions : kPartitionCounts)
     for (const Named& named : kPatterns)
@@ -285,7 +285,7 @@ TEST(PartLearner, TriesCostsOutAgainOnAnotherNetwork) {
 }
 
 // Seldom, but then dearly, several are late together: a median does not see that.
-TEST(PartLearner, IsNotFooledByWhatIsRare) {
+TEST(PartLearner, IsNotMisledByRareRounds) {
   World world(kDear, 32, 16 * kKi, pattern(model::Pattern::exponential, 1e5, 32));
   world.run(100);
   world.count_anew();
@@ -294,7 +294,7 @@ TEST(PartLearner, IsNotFooledByWhatIsRare) {
 }
 
 // The model can be wrong: here each run has a cost that no run shows.
-TEST(PartLearner, RetreatsToBulkFromWhatTurnsOutDearer) {
+TEST(PartLearner, RetreatsToBulkFromADearerPlan) {
   constexpr std::uint32_t kPartitions = 16;
   World world(kNetwork, kPartitions, kMi, pattern(model::Pattern::uniform, 4e5, kPartitions));
   world.run(60);

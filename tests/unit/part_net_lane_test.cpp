@@ -59,12 +59,12 @@ class NetLaneTest : public control::ControlTest {
   std::unique_ptr<control::Plane> plane_ = make_plane(fresh_place(control::Net::local), in_);
 };
 
-TEST_F(NetLaneTest, WhoWaitsTakesItOverWhereAllEndsTheSleep) {
+TEST_F(NetLaneTest, AWaitingThreadTakesItOverWhereAllEndsTheSleep) {
   begin(false);
   EXPECT_TRUE(wakes_beside_who_waits());
 }
 
-TEST_F(NetLaneTest, WhoWaitsLeavesAHelperAsleepThatDataDoNotWake) {
+TEST_F(NetLaneTest, AWaitingThreadLeavesTheHelperAsleepWhereDataDoNotWake) {
   begin(true);
   const std::uint64_t before = wakeups();
   for (int turn = 0; turn < 1000; ++turn) wait_a_turn();

@@ -49,13 +49,13 @@ TEST(WordWindow, AfterExpiryEveryMarkMoves) {
   EXPECT_EQ(looked_further(groups_of_four(4), word_state::kExpired), std::vector<std::uint32_t>{});
 }
 
-TEST(WordWindow, LastOfALeafTellsItsRoot) {
+TEST(WordWindow, LastOfALeafMarksItsRoot) {
   constexpr std::uint32_t kLeaf = 32;
   const Layout layout = std::move(Layout::make(2 * kLeaf, std::vector<std::uint32_t>{0})).value();
   EXPECT_EQ(looked_further(layout, 0), (std::vector<std::uint32_t>{kLeaf - 1, 2 * kLeaf - 1}));
 }
 
-TEST(WordWindow, SecondMarkIsTold) {
+TEST(WordWindow, SecondMarkIsReported) {
   const Layout layout = groups_of_four(4);
   WordLine<RealPlatform> word;
   word.state.store(word_state::fresh(kRound) | 2, std::memory_order_relaxed);

@@ -94,7 +94,7 @@ class RecorderTest : public testing::Test {
   std::vector<char> data_;
 };
 
-TEST_F(RecorderTest, WhatIsWrittenIsInTheFileAtOnce) {
+TEST_F(RecorderTest, RecordsAreInTheFileAtOnce) {
   const auto recorder = create(kPlenty);
   ASSERT_NE(recorder, nullptr);
   write(*recorder, 2000);
@@ -112,7 +112,7 @@ TEST_F(RecorderTest, WhatIsWrittenIsInTheFileAtOnce) {
   EXPECT_NE(read().header->end_ns.load(std::memory_order_relaxed), 0u);
 }
 
-TEST_F(RecorderTest, WhatDoesNotFitIsCounted) {
+TEST_F(RecorderTest, RecordsThatDoNotFitAreCounted) {
   const auto recorder = create(kHeaderBytes + 2 * sizeof(Chunk));
   ASSERT_NE(recorder, nullptr);
   write(*recorder, 3 * Chunk::kRecords);
@@ -123,7 +123,7 @@ TEST_F(RecorderTest, WhatDoesNotFitIsCounted) {
   EXPECT_GE(found.header->full_since_ns.load(std::memory_order_relaxed), found.header->begin_ns);
 }
 
-TEST_F(RecorderTest, AKilledProcessLeavesWhatItHad) {
+TEST_F(RecorderTest, AKilledProcessLeavesItsRecords) {
   const int status = in_child([this] {
     const auto recorder = create(kPlenty);
     write(*recorder, 5000);

@@ -378,7 +378,7 @@ TEST(ShmAttach, TheOwnerOpensItsPages) {
   ASSERT_EQ(::sigaction(SIGSEGV, &before, nullptr), 0);
 }
 
-TEST(ShmAttach, TheOwnerIsToldOfTheOthersPages) {
+TEST(ShmAttach, TheOwnerGetsTheOthersClosedPages) {
   if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
   constexpr std::size_t kPages = 40;
   const Typemap bytes = Typemap::contiguous(1);

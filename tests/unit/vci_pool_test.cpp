@@ -160,7 +160,7 @@ TEST(VciPool, ADeadLaneGetsNoChannelAsLongAsOthersLive) {
   }
 }
 
-TEST(VciPool, ALaneThatCannotBeMadeIsToldAndTriedAgain) {
+TEST(VciPool, ALaneThatCannotBeMadeIsReportedAndTriedAgain) {
   FakePool of({1, Mapping::one, 4});
   of.fabric.open_error = Errc::kNoMemory;
   EXPECT_EQ(of.pool.at(0).error().code(), Errc::kNoMemory);
@@ -189,7 +189,7 @@ TEST(VciPool, AWaitingThreadPollsItsOwnLaneFirstAndSometimesAll) {
   EXPECT_EQ(polls(1), before + kMisses) << "its own has had its turn";
 }
 
-TEST(VciPool, ALaneThatIsAlwaysBusyKeepsNobodyFromTheOthers) {
+TEST(VciPool, ABusyLaneDoesNotStarveOthers) {
   constexpr std::uint32_t kMisses = 4;
   FakePool of({2, Mapping::spread, kMisses});
   for (std::uint32_t index = 0; index < 2; ++index) ASSERT_TRUE(of.pool.at(index).has_value());
@@ -200,7 +200,7 @@ TEST(VciPool, ALaneThatIsAlwaysBusyKeepsNobodyFromTheOthers) {
   EXPECT_GE(of.fabric.lanes[1]->polls, 1u);
 }
 
-TEST(VciPool, WhoWaitsPollsThoseThatWaitTogetherWithItsOwn) {
+TEST(VciPool, AWaitingThreadPollsThePoolsThatWaitTogether) {
   constexpr std::uint32_t kMisses = 4;
   FakePool own({1, Mapping::spread, kMisses}), other({1, Mapping::spread, kMisses});
   auto gone = std::make_unique<FakePool>(VciPool::Options{1, Mapping::spread, kMisses});

@@ -127,7 +127,7 @@ TEST_F(VciTest, EveryKindGoesOutAndCompletesOnce) {
   EXPECT_EQ(a_->vci->counts().posts, 5u);
 }
 
-TEST_F(VciTest, WhatIsTooLongIsCutAndItsImmediateComesLast) {
+TEST_F(VciTest, ATooLongWriteIsCutAndItsImmediateComesLast) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     loop::Fabric::Options options;
     options.seed = seed;
@@ -154,7 +154,7 @@ TEST_F(VciTest, WhatIsTooLongIsCutAndItsImmediateComesLast) {
   }
 }
 
-TEST_F(VciTest, WhatTheProviderRefusesGoesOutLater) {
+TEST_F(VciTest, ARefusedWorkGoesOutLater) {
   loop::Fabric::Options options;
   options.queue_depth = 2;
   open(options);
@@ -181,7 +181,7 @@ TEST_F(VciTest, ACallbackMayPost) {
   EXPECT_EQ(a_->vci->counts().queued, 1u);
 }
 
-TEST_F(VciTest, WhatIsPostedToADeadEndpointFails) {
+TEST_F(VciTest, APostToADeadEndpointFails) {
   open();
   Sent before, after;
   make(before, Work::Kind::write, 0, 64);

@@ -103,7 +103,7 @@ class ChannelTest : public testing::Test {
   RecvRequest* receive_ = nullptr;
 };
 
-TEST_F(ChannelTest, NeighboursGoByOneQueueAndTheImmediateSaysFirstAndCount) {
+TEST_F(ChannelTest, NeighboursGoByOneQueueAndTheImmediateHasFirstAndCount) {
   open(2, 2);
   init();
   EXPECT_EQ(device_.pairs.size(), pairs_before_ + 2 * 3);
@@ -220,7 +220,7 @@ TEST_F(ChannelTest, AThousandLeaveNothing) {
   EXPECT_EQ(said_, "");
 }
 
-TEST_F(ChannelTest, WhatIsNoImmediateOfTheChannelFailsIt) {
+TEST_F(ChannelTest, AForeignImmediateFailsTheChannel) {
   open(1, 1);
   init();
   start();
@@ -275,7 +275,7 @@ TEST_F(ChannelTest, ALinkOfManyThatHasFailedUnderOneCarriesNoOther) {
   end_round();
 }
 
-TEST_F(ChannelTest, SidesThatDifferAreToldSo) {
+TEST_F(ChannelTest, SidesThatDifferFailWithThatCause) {
   open(2, 0);
   EXPECT_EQ(names_[0], "verbs/roce/2-a-channel");
   EXPECT_EQ(names_[1], "verbs/roce");
@@ -285,7 +285,7 @@ TEST_F(ChannelTest, SidesThatDifferAreToldSo) {
   EXPECT_NE(said_.find("LARKLANE_VERBS_CHANNEL_QUEUES"), std::string::npos) << said_;
 }
 
-TEST_F(ChannelTest, SidesThatDifferAreToldSoAlsoByTheSender) {
+TEST_F(ChannelTest, SidesThatDifferFailWithThatCauseAlsoByTheSender) {
   open(2, 0);
   send_ = must(sides_[0]->network->send_init(args_of("receiver", 1, from_, kPartitions),
                                              sides_[0]->state, {0}));

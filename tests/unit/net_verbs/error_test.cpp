@@ -217,25 +217,25 @@ TEST_P(ReceiveErrorTest, EndsItsLinkWithTheCause) {
   expect_ended(error_of(IBV_WC_LOC_LEN_ERR));
 }
 
-TEST_P(ReceiveErrorTest, EndsALinkThatHasNothingUnderWay) {
+TEST_P(ReceiveErrorTest, EndsAnIdleLink) {
   device.fail_receive(last_pair(), IBV_WC_LOC_PROT_ERR);
   (void)must(endpoints[1]->poll(64));
   expect_dead(error_of(IBV_WC_LOC_PROT_ERR));
 }
 
-TEST_P(ReceiveErrorTest, OneThatIsFlushedLeavesItToWhatIsUnderWayToSayWhy) {
+TEST_P(ReceiveErrorTest, AFlushedReceiveLeavesTheCauseToPostedOperations) {
   post_some();
   device.fail_receive(first_pair(), IBV_WC_WR_FLUSH_ERR, IBV_WC_REM_ACCESS_ERR);
   expect_ended(error_of(IBV_WC_REM_ACCESS_ERR));
 }
 
-TEST_P(ReceiveErrorTest, OneThatIsFlushedEndsALinkThatHasNothingUnderWay) {
+TEST_P(ReceiveErrorTest, AFlushedReceiveEndsAnIdleLink) {
   device.fail_receive(last_pair(), IBV_WC_WR_FLUSH_ERR);
   (void)must(endpoints[1]->poll(64));
   expect_dead(error_of(IBV_WC_WR_FLUSH_ERR));
 }
 
-TEST_P(ReceiveErrorTest, SaysNothingNewOfALinkThatIsDead) {
+TEST_P(ReceiveErrorTest, IsIgnoredOnADeadLink) {
   post_some();
   links[1]->end(error_of(IBV_WC_RETRY_EXC_ERR));
   for (const ibv_wc_status status : {IBV_WC_WR_FLUSH_ERR, IBV_WC_LOC_LEN_ERR})
@@ -243,7 +243,7 @@ TEST_P(ReceiveErrorTest, SaysNothingNewOfALinkThatIsDead) {
   expect_ended(error_of(IBV_WC_RETRY_EXC_ERR));
 }
 
-TEST_P(ReceiveErrorTest, SaysNothingOfALinkThatIsClosed) {
+TEST_P(ReceiveErrorTest, IsIgnoredOnAClosedLink) {
   const std::uint32_t before = last_pair().qp_num;
   for (const ibv_wc_status status : {IBV_WC_WR_FLUSH_ERR, IBV_WC_LOC_LEN_ERR})
     device.fail_receive(last_pair(), status);
@@ -258,7 +258,7 @@ TEST_P(ReceiveErrorTest, SaysNothingOfALinkThatIsClosed) {
 }
 
 // As a device may give it again at once.
-TEST_P(ReceiveErrorTest, LeftOfALinkThatIsClosedItSaysNothingOfALaterOneOfThatNumber) {
+TEST_P(ReceiveErrorTest, OfAClosedLinkIsIgnoredOnALaterOneOfThatNumber) {
   const std::uint32_t before = last_pair().qp_num, first = first_of_later_link().qp_num;
   device.fail_receive(last_pair(), IBV_WC_LOC_LEN_ERR);
   EXPECT_FALSE(endpoints[1]->arm(net::Wake::all)) << "it has come, and waits for a poll";

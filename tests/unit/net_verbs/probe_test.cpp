@@ -117,7 +117,7 @@ TEST_F(ProbeTest, AHostThatAnswersIsProbedOnceInTheTimeOfSilence) {
   EXPECT_TRUE(said_.empty()) << said_.front();
 }
 
-TEST_F(ProbeTest, OneIsUnderWayAtMost) {
+TEST_F(ProbeTest, AtMostOneIsPosted) {
   start_and_send(1);
   for (std::uint64_t look = 0; look < 20; ++look) at(look * kLookNs);
   EXPECT_EQ(probes(0), 1u);
@@ -168,7 +168,7 @@ TEST_F(ProbeTest, AReceiverThatWaitsForAHostThatIsGoneFails) {
 }
 
 // Its rounds end although it has posted nothing, before a probe would detect it.
-TEST_F(ProbeTest, AReceiverWhoseReceiveHasFailedFailsWithTheCause) {
+TEST_F(ProbeTest, AReceiverWithAFailedReceiveFailsWithTheCause) {
   start_and_send(2);
   at(0);
   device_.fail_receive(*pair_to(1), IBV_WC_LOC_PROT_ERR);
@@ -214,7 +214,7 @@ TEST_F(ProbeTest, ALinkThatAnotherChannelHasLostIsLostForAll) {
   send_->finish();
 }
 
-TEST_F(ProbeTest, ADeviceThatIsLostFailsWhatWaitsWithTheReason) {
+TEST_F(ProbeTest, ALostDeviceFailsPendingRoundsWithTheReason) {
   start_and_send(1);
   at(0);
   ibv_async_event event{};
