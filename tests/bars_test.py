@@ -96,7 +96,7 @@ def test_together():
 
 
 def test_a_guest_that_is_cut_off():
-    """The results of earlier turns stay; a turn whose line was cut off does not count."""
+    """The results of earlier turns stay; a turn with a cut-off line does not count."""
     turns = []
     row = {"row": "r", "repetitions": 2, "contenders": {"x": "x"}, "guest_s": 1}
     bars.measure_together(row, [{"bytes": 1}], ["x"], lambda *_: [(1.0, None)], turns.append)

@@ -364,7 +364,7 @@ def test_savings_are_good():
 
 
 def test_launcher_that_does_not_end():
-    """A launcher whose programs have all ended gets a moment, and counts as failed. A launcher with nothing to wait for gets its time, and its own status."""
+    """A launcher gets a moment after all its programs have ended, and counts as failed. A launcher with nothing to wait for gets its time, and its own status."""
     def waited(script, timeout_s):
         process = subprocess.Popen([sys.executable, "-c", script])
         try:

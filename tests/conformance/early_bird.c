@@ -1,7 +1,7 @@
 // Early bird (rule P5): a receive partition arrives as soon as the send partitions that cover it
-// are ready, whatever the others do. While partitions are held back the sender makes no MPI call at
-// all: it polls the board. (Only in the rows of the behaviour matrix it polls MPI as well, so that
-// libraries without a helper of their own get their chance.)
+// are ready, independent of the others. While partitions are held back the sender makes no MPI call
+// at all: it polls the board. (Only in the rows of the behaviour matrix it polls MPI as well, so
+// that libraries without a helper of their own get their chance.)
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

@@ -22,7 +22,7 @@ static void one_round(MPI_Request* request, void* data, uint64_t round) {
   if (my_rank == 1) EXPECT_STREAM(data, kBytes, 1, round);
 }
 
-/// A new pair with the same tag has to work, whatever was freed before.
+/// A new pair with the same tag has to work after any sequence of frees.
 static void works_still(uint64_t round) {
   unsigned char data[kBytes];
   MPI_Request request = pair_of(data);

@@ -373,7 +373,7 @@ def writes(bench):
 
 
 def writers(bench):
-    """The threads that write each part of heat2d's rows are the same in both runs, whatever their numbers in the files are; the prediction takes it."""
+    """The threads that write each part of heat2d's rows are the same in both runs, under any numbers in the files; the prediction takes it."""
     words = [bench.heat2d, "--n", 8192, "--rows", 16, "--steps", 20, "--threads", 4, "--mode", "isend"]
     if "writes can't be traced" in bench.profile(*words, options=["--trace-writes"], status=None):
         raise Skip("userfaultfd is not permitted")

@@ -1,4 +1,4 @@
-// Bytes and immediates: all there, each once, whatever the order.
+// Bytes and immediates: all there, each once, in any order.
 
 #include <algorithm>
 #include <atomic>
@@ -289,8 +289,8 @@ void wide_immediates(Side& side) {
   CHECK(pair.node.heard_wide == wanted);
 }
 
-/// Where limits() states so, a thread that sees the beginning of a write has the rest, too,
-/// whichever thread moves the bytes.
+/// Where limits() states so, a thread that sees the beginning of a write has the rest, too. Any
+/// thread may move the bytes.
 void first_word_last(Side& side) {
   constexpr std::uint32_t kRounds = 500;
   constexpr std::uint64_t kBytesMax = 16384, kEachByte = 0x0101'0101'0101'0101;

@@ -180,8 +180,8 @@ struct Victim {
   const net::RemoteMemory remote;
 };
 
-/// All operations of process 0 that are posted when process 1 dies end, whichever of the two was
-/// faster. Later posts end with an error.
+/// All operations of process 0 that are posted when process 1 dies end, even if the death comes
+/// first. Later posts end with an error.
 void killed_peer(Side& side) {
   const net::Limits& limits = side.fabric->limits();
   const auto bytes_most = std::min(limits.read_bytes_max, limits.write_bytes_max);

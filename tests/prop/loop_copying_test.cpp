@@ -27,7 +27,7 @@ constexpr std::uint64_t call_ps(std::uint64_t bytes, std::uint64_t byte_ps = kBy
   return kSetupPs + bytes * byte_ps;
 }
 
-/// Nothing has a cost but the calls, which take as long whichever threads copy besides.
+/// Nothing has a cost but the calls, which take as long beside other copying threads.
 CopyCosts even_costs() {
   CopyCosts costs;
   for (const std::uint64_t bytes : {2 * kKiB, 32 * kKiB}) {

@@ -1,5 +1,5 @@
 // Random operations between two endpoints against a plain model: every byte, every completion and
-// every immediate exactly once, whatever the schedule, and with faults in between. LARKLANE_SEED=N
+// every immediate exactly once, under any schedule, and with faults in between. LARKLANE_SEED=N
 // repeats one run; --gtest_filter selects the test.
 
 #include <gtest/gtest.h>

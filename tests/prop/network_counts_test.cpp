@@ -212,7 +212,7 @@ TEST(NetworkCounts, ARoundPostsTheLeastOperations) {
   for (std::uint64_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed) one(seed);
 }
 
-/// 1,000 channels whose receivers poll when all has been sent, and not before.
+/// 1,000 channels; their receivers poll when all has been sent, and not before.
 void crowd(bool is_started) {
   constexpr std::int32_t kChannels = 1000, kPartitions = 8;
   loop::Fabric::Options o;

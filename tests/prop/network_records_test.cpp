@@ -277,7 +277,7 @@ class Fuzz {
     end(**receive, 1);
     world_.expect_only_data();
     if (are_records_spoilt_) return;
-    // No side posted an operation that a network would punish, whatever records it got.
+    // No side posted an operation that a network would punish, even after malformed records.
     for (const loop::Violation& violation : world_.wire.take_violations())
       ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
   }

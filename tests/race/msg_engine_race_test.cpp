@@ -1,5 +1,5 @@
 // Threads on the lanes of two engines, over a network that is a thread: everything arrives once, in
-// order, whatever the interleaving.
+// order, under any interleaving.
 
 #include <gtest/gtest.h>
 

@@ -258,7 +258,7 @@ TEST(AskEnds, AWriteThatFailsEndsBoth) {
   }
 }
 
-// A receive that has asked ends with the link, in whatever state the sender is.
+// A receive that has asked ends with the link, in any state of the sender.
 TEST(AskEnds, ASenderThatDiesEndsAnAskedWriteOnce) {
   const auto from = random_bytes(8000, 3);
   int whole = 0, cut = 0;

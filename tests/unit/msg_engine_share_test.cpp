@@ -256,7 +256,7 @@ TEST(EngineLanes, WithSingleThreadLanesAloneNoOtherThreadGetsOne) {
   process.vci.emplace(*process.engine->take_lane().value());
 }
 
-// A message on it waits for its thread, whichever other thread makes progress.
+// A message on it waits for its thread, even if other threads make progress.
 TEST(EngineLanes, OneOfASingleThreadMovesWhenThatThreadMakesProgress) {
   OneProcess one;
   ASSERT_EQ(*one.hello(), Post::done);
@@ -271,7 +271,7 @@ TEST(EngineLanes, OneOfASingleThreadMovesWhenThatThreadMakesProgress) {
   one.job.settle();
   EXPECT_TRUE(one.has_heard());
 
-  // A handler with work to do, of a receive whose message was there already.
+  // A handler with work to do, of a receive that finds its message there already.
   int calls = 0;
   const auto count = [](const Completion&, void* state) { ++*static_cast<int*>(state); };
   auto handler = std::move(Handler::create(one.process.domain, count, &calls)).value();
@@ -311,7 +311,7 @@ TEST(EngineLanesDeathTest, AnotherThreadOnALaneOfASingleThreadEndsADebugBuild) {
 }
 #endif
 
-/// Two processes; the first sends messages to the second, whose pauses are tested.
+/// Two processes; the first sends messages to the second. The tests are of the second one's pauses.
 class EngineTurns : public testing::Test {
  protected:
   using Pause = net::Receiver::Pause;

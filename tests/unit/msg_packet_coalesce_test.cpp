@@ -1,5 +1,5 @@
-// Coalesced records: the poster has announced that more follow. When they go out, in which order,
-// and at what cost.
+// Coalesced records: the poster has announced that more follow. The tests check the time and order
+// in which they go out, and the cost.
 
 #include <gtest/gtest.h>
 

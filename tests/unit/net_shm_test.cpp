@@ -135,7 +135,7 @@ TEST(ShmQueue, ALateSenderDoesNotReachTheNextOne) {
   }
 }
 
-// Whatever the ring holds, every loop ends, and no access leaves the ring.
+// With any contents of the ring every loop ends, and no access leaves the ring.
 TEST(ShmQueue, ArbitraryContentsAreHarmless) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));

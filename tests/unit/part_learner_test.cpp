@@ -370,8 +370,7 @@ class CopyingWorld {
   Firsts groups_;
 };
 
-// Early copies by the thread that makes the later partitions ready save nothing, whatever the
-// spacing.
+// Early copies by the thread that makes the later partitions ready save nothing, at any spacing.
 TEST(PartLearner, LetsOneThreadCopyItsBytesOnce) {
   for (const double spacing : {0.0, 10.0, 1e5}) {
     Times ready;
@@ -441,7 +440,7 @@ TEST(PartLearner, LeavesItsBaseForBulkWhereMessagesAreDear) {
   }
 }
 
-// Rounds that try fewer groups leave more exposed, so they are few, whatever pattern follows.
+// Rounds that try fewer groups leave more exposed, so they are few, under any later pattern.
 TEST(PartLearner, TriesLittleWhereItsBaseIsFarAhead) {
   constexpr model::LogGP kCheap{.latency_ns = 300, .gap_ns = 10, .gap_per_byte_ns = 0.1};
   for (const std::uint32_t partitions : {16u, 128u, 512u}) {

@@ -91,7 +91,7 @@ class Place {
     (void)next_told();
     return theirs;
   }
-  /// One of each kind, long and short, arrives intact, whatever else ends meanwhile.
+  /// One of each kind, long and short, arrives intact, even if other operations end meanwhile.
   void send_some(const Introduction& to, int rank) {
     std::vector<std::uint64_t> words(kLongWords);
     PostOptions options = telling(0);
