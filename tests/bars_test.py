@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of scripts/measure/bars.py: contenders that hang, fail or say nonsense, rows that are cut off, points that are measured again. Run by ctest; needs the
-standard library only."""
+"""Tests of scripts/measure/bars.py: contenders that hang, fail or print no figure, rows that are cut off, points that are measured again. Run by ctest; needs
+the standard library only."""
 
 import json
 import pathlib
@@ -37,7 +37,7 @@ def test_measure():
 
 
 def test_lenient():
-    """One that may hang has the figures of its runs that end, by turn; one that never ends has none."""
+    """A contender that may hang gets the figures of its runs that end, by turn; a contender whose runs never end gets none."""
     for ends, found in ((4, [None, None, None, 8, None, 8, None, 8]), (9, None)):
         turns = []
 
@@ -58,7 +58,7 @@ def test_lenient():
 
 
 def test_lenient_with_hangs_only():
-    """A wrong payload is never let go by; where runs are missing, the others are still judged."""
+    """A wrong payload is never excused; where runs are missing, the others are still judged."""
     row = {"row": "r", "margin": 0.0, "repetitions": 8, "contenders": {"x": "x", "y": "y"}, "claims": [["x", "y"], ["x", 5]], "lenient": ["x", "y"]}
 
     def point_of(runner, repetitions=8):
@@ -76,7 +76,7 @@ def test_lenient_with_hangs_only():
 
 
 def test_together():
-    """A run answers several points; the one at which it ends has no figure, those behind it have those of one more run."""
+    """A run measures several points. The point at which it ends has no figure; the later points have those of one more run."""
     asked = []
 
     def runner(words, timeout_s):
@@ -96,7 +96,7 @@ def test_together():
 
 
 def test_a_guest_that_is_cut_off():
-    """What the turns before have found stays; a turn's line that was cut off doesn't count."""
+    """The results of earlier turns stay; a turn with a cut-off line does not count."""
     turns = []
     row = {"row": "r", "repetitions": 2, "contenders": {"x": "x"}, "guest_s": 1}
     bars.measure_together(row, [{"bytes": 1}], ["x"], lambda *_: [(1.0, None)], turns.append)
@@ -125,7 +125,7 @@ def test_places():
 
 
 def test_record():
-    """What a run of `larklane bench` stands for: the samples of its first way, unless a round was wrong, or the way was refused or hung."""
+    """The record of a run of `larklane bench`: the samples of its first way, unless a round was wrong, or the way was refused or hung."""
     def series(**others):
         return {"way": "partitioned", "wrong": 0, "samples": {"exposed_ns": [3, 1, 2], "packets": [7]}, **others}
 
@@ -144,7 +144,7 @@ def test_grids():
 
 
 def test_rows():
-    """Each call of `larklane bench` in bench/rows.json is of a benchmark and of ways that there are."""
+    """Each call of `larklane bench` in bench/rows.json names an existing benchmark and existing ways."""
     for row in bars.read_rows():
         for command in row["contenders"].values():
             contender = bars.Contender.of(command)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Doxygen finds nothing to warn of in the public headers, and an undocumented function does not pass.
+"""Doxygen has no warning about the public headers, and an undocumented function does not pass.
 
 Exit status: 0 clean, 1 complaints, 77 doxygen is missing.
 """
@@ -47,7 +47,7 @@ def main():
             return 1
         assert (folder / "pages/html/index.html").exists(), "no pages"
         said = warnings_of(undocumented(folder), folder / "others")
-        # The description above it becomes that of the new function: the old one has none then.
+        # The inserted function takes the description above it, so the old function has none.
         for call in ("larklane_free_buffer", "free_buffer"):
             assert f"Member {call}" in said, f"an undocumented function passes: {said}"
     return 0

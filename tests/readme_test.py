@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The commands of README.md work: those of its blocks are run in order, those of its tables exist, its C code compiles.
+"""The commands of README.md work: its blocks run in order, the commands of its tables exist, its C code compiles.
 
-Argument: the build folder. The blocks run in an empty folder that has the tree's `examples`, `.deps` and the build; targets of the
-Makefile that install or build are not run, but have to exist. Exit status: 0 clean, 1 complaints, 77 the MPI of the page is missing.
+Argument: the build folder. The blocks run in an empty folder that has the tree's `examples`, `.deps` and the build. Targets of the
+Makefile that install or build do not run, but must exist. Exit status: 0 clean, 1 complaints, 77 the MPI of the page is missing.
 """
 
 import os
@@ -34,7 +34,7 @@ def blocks(text, language):
 
 
 def missing_targets(text, makefile):
-    """The targets of `make` in `text` that `makefile` has not."""
+    """The targets of `make` in `text` that `makefile` lacks."""
     return [name for name in TARGET.findall(text) if name and not re.search(rf"^{name}:", makefile, re.MULTILINE)]
 
 
@@ -61,7 +61,7 @@ def run_script(script, build):
 
 
 def run_rules():
-    """Each check notices what it is for."""
+    """Each check reports its own kind of mistake."""
     makefile = "setup: ## x\n"
     assert missing_targets("make setup && make    # x", makefile) == []
     assert missing_targets("make absent", makefile) == ["absent"]

@@ -123,7 +123,7 @@ def test_paper_groups():
 
 
 def test_paper_arrivals():
-    # A microsecond of the wire each: two that are ready at once take turns, the last one finds it free.
+    # Each message takes a microsecond of the wire: two that are ready at once take turns, the last one finds the wire free.
     found = paper.estimated([5.0, 5.0, 20.0], 3 * 11500)
     assert [(bar.begin_us, round(bar.end_us, 9)) for bar in found] == [(-15.0, -14.0), (-15.0, -13.0), (0.0, 1.0)]
     late = paper.modelled_ready_us(4)
@@ -144,7 +144,7 @@ def test_paper_host():
 
 
 def measured_shm(us_of):
-    """What host.json has of figures 6, 8, 9, 13 and 14, two turns. @param us_of  (setting, contender, size) -> microseconds"""
+    """The records of figures 6, 8, 9, 13 and 14 in host.json, two turns. @param us_of  (setting, contender, size) -> microseconds"""
     shm, mpi = paper.paper_shm, bars.launch.MPIS["mpich5"]
 
     def run(_, setting, name, chosen):
@@ -318,7 +318,7 @@ def test_statements():
 
 
 def test_statements_are_of_plans_that_are_there():
-    """What an earlier version's plans have measured is not told; the record takes the place of the one before."""
+    """Measurements of an earlier version's plans are left out; the new record replaces the previous one."""
     run = golden.record("overhead", golden.point(4096, 1, golden.series("partitioned", {"overhead": [2.0, 3.0, 4.0]})))
     about = {"commit": "0123456789ab", "machine": {"cpu": "Model CPU", "cores": 8}, "publishable": True}
     with tempfile.TemporaryDirectory() as name:
@@ -352,7 +352,7 @@ def test_savings():
 
 
 def test_savings_are_good():
-    """8 of 10 hold, of all and of those that are held out, and 8 of 10 nothings are called so; controls count for the last only."""
+    """8 of 10 predictions hold, of all and of those that are held out; 8 of 10 records without gain are predicted as such. Controls count for the last only."""
     def records(hold=8, held_out=4, called=4):
         return ([{"control": False, "gained": "something", "holds": n < hold, "held_out": False} for n in range(10)]
                 + [{"control": False, "gained": "not known", "holds": n < held_out, "held_out": True} for n in range(5)]
@@ -360,11 +360,11 @@ def test_savings_are_good():
 
     assert savings.is_good(records())
     assert not savings.is_good(records(hold=7)) and not savings.is_good(records(hold=10, held_out=3)) and not savings.is_good(records(called=3))
-    assert not savings.is_good(records()[:15])  # none of which it is known that nothing was gained
+    assert not savings.is_good(records()[:15])  # no record of a measured nothing
 
 
 def test_launcher_that_does_not_end():
-    """One whose programs have all ended gets a moment, and counts as failed; one with nothing to wait for gets its time, and its own status."""
+    """A launcher gets a moment after all its programs have ended, and counts as failed. A launcher with nothing to wait for gets its time, and its own status."""
     def waited(script, timeout_s):
         process = subprocess.Popen([sys.executable, "-c", script])
         try:
@@ -393,7 +393,7 @@ def test_status_of_tests():
 
 
 def test_launcher_that_does_not_start():
-    """If it has run nothing, it is started again, three times in all."""
+    """A test run that has executed nothing is started again, three times in all."""
     launch = bars.launch
     with tempfile.TemporaryDirectory() as folder:
         launcher, count = pathlib.Path(folder, "mpiexec"), pathlib.Path(folder, "count")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The code of docs/user/messages.md compiles: programs as they are, parts of programs inside a function that has what they name.
+"""The code of docs/user/messages.md compiles: programs as they are, parts of programs inside a function that declares their names.
 
 Exit status: 0 clean, 1 complaints, 77 a compiler is missing.
 """
@@ -30,7 +30,7 @@ KINDS = {
 
 
 def blocks(text):
-    """[(kind, line, code)] of the fenced blocks whose language is one of KINDS."""
+    """[(kind, line, code)] of each fenced block in a language of KINDS."""
     found = re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)
     return [(match[1], text.count("\n", 0, match.start()) + 2, match[2]) for match in found if match[1] in KINDS]
 
@@ -41,7 +41,7 @@ def unit_of(kind, line, code):
 
 
 def complaint(kind, line, code):
-    """What the compiler says; empty: nothing."""
+    """The compiler's output; empty: no complaint."""
     command = [*KINDS[kind][0], *FLAGS, "-"]
     unit = unit_of(kind, line, code)
     result = subprocess.run(command, input=unit, capture_output=True, text=True, check=False)

@@ -4,7 +4,7 @@
   tidy_test.py rules      the rules on small strings: proves that each can fail
   tidy_test.py tree       every file of the repository
   tidy_test.py format     clang-format-14 finds nothing to change
-  tidy_test.py options    docs/user/options.md and performance.md say what src/base/options.def and bench/benchmarks.def say
+  tidy_test.py options    docs/user/options.md and performance.md match src/base/options.def and bench/benchmarks.def
   tidy_test.py headers    each public header compiles alone, as C++20 and, if its name ends in .h, as C11
   tidy_test.py ctest DIR  every test of build folder DIR has a label and a time limit
 
@@ -27,15 +27,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIP = 77
 
 
-# What each layer of src/ may include besides itself and include/larklane (larklane/...).
+# The layers that each layer of src/ may include besides itself and include/larklane (larklane/...).
 LAYERS = read_layers((ROOT / "src/layers.txt").read_text())
-# Folders that see include/larklane and themselves, and which layers as an exception.
+# Folders that see include/larklane and themselves, with the layers that they may include as an exception.
 SWITCHED = ("bench/messages/lanes.cpp", "bench/messages/injection.cpp")  # linked with a library of their own, whose lanes have switches
 # The registries, which are data: base makes its option from the rows.
 POLICIES = "src/part/policy/policies.def"
 POLICY_NAMES = re.findall(r"^LARKLANE_POLICY\((\w+)", (ROOT / POLICIES).read_text(encoding="utf-8"), re.M)
 POLICY_READERS = ("src/base/config.cpp", "src/part/policy/")
-# Where the code may name a policy, beside its folder. Names that other tables have, too, can't be told from these.
+# Files that may name a policy, beside the policies' folder. Names that other tables use, too, can't be told apart.
 POLICY_NAMERS = {
     "src/part/policy/": "the registry",
     "tools/tune.cpp": "measures for two policies by means of a third",
@@ -59,7 +59,7 @@ CLIENTS = {
     "include": set(),
 }
 
-# Headers of others: where they may be included. An entry that ends in / is a folder.
+# Headers of other projects, with the places that may include them. An entry that ends in / is a folder.
 FOREIGN_HEADERS = {
     r"mpi\.h": ("src/mpi/", "bench/", "examples/", "demo/", "include/larklane/mpi_partitioned.h", "include/larklane/boot_mpi.hpp")
     + tuple(f"tests/{kind}/" for kind in ("conformance", "mp", "fault", "hosts", "rdma", "consume", "unit/mpi")),
@@ -171,7 +171,7 @@ def check_layers(path, text):
 
 
 def check_policies(path, text):
-    """Only src/part/policy knows policies by name. Others ask for what a policy needs."""
+    """Only src/part/policy knows policies by name. Other code asks for a policy's needs."""
     if is_allowed(path, POLICY_NAMERS):
         return
     for line, name, _ in includes(text):
@@ -301,7 +301,7 @@ def check_file(path, text):
     if is_source(path) or path.endswith(".py"):
         rules += CODE_RULES
     if path == "tests/tidy_test.py":
-        rules = CODE_RULES  # it has to name what it bans
+        rules = CODE_RULES  # it has to name the words that it bans
     return [f"{path}:{line}: {text_}" for rule in rules for line, text_ in rule(path, text)]
 
 
@@ -337,7 +337,7 @@ def texts_of(paths):
     for path in paths:
         try:
             result[path] = (ROOT / path).read_text(encoding="utf-8")
-        except (UnicodeDecodeError, FileNotFoundError):  # an image, or somebody's temporary file
+        except (UnicodeDecodeError, FileNotFoundError):  # an image, or a temporary file
             continue
     return result
 
@@ -400,7 +400,7 @@ def run_headers():
 
 
 def check_tests(tests):
-    """@param tests  what `ctest --show-only=json-v1` says under "tests" """
+    """@param tests  the array "tests" of `ctest --show-only=json-v1`"""
     for test in tests:
         properties = {entry["name"] for entry in test.get("properties", [])}
         for wanted in {"LABELS", "TIMEOUT"} - properties:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The words of comments and docs: how many a field's reader stumbles over, by layer. They only get fewer.
+"""The words of comments and docs: how many make a reader of the field stumble, by layer. The figures may only fall.
 
   words_test.py rules     the rules on small strings: proves that each can fail
   words_test.py tree      no layer has more than tests/words.txt allows
@@ -34,7 +34,7 @@ CXX = {".c", ".h", ".cpp", ".hpp", ".def"}
 
 
 def layer_of(path):
-    """The layer whose figures `path` counts in, or None."""
+    """The layer that `path` counts in, or None."""
     parts = path.split("/")
     if path.startswith(("measurements/", "docs/design/adr/0000")) or path == "CHANGELOG.md":
         return None
@@ -196,7 +196,7 @@ def run_list(layer):
 
 
 def run_rules():
-    """Each rule notices what it is for."""
+    """Each rule reports its own kind of mistake."""
     def figures(path, text):
         count = Count()
         for _, block in blocks_of(path, text):

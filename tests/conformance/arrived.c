@@ -1,4 +1,4 @@
-// Parrived: which requests, which partitions, and what its answers promise.
+// Parrived: which requests, which partitions, and the promises of its answers.
 #include <string.h>
 
 #include "case.h"
@@ -82,7 +82,7 @@ CASE(P3_parrived_does_not_complete, .ranks = 2) {
   drop(&request);
 }
 
-/// Partitions become ready one by one; what has arrived may be read at once.
+/// Partitions become ready one by one; arrived bytes may be read at once.
 static void readable(int senders, int receivers, size_t bytes) {
   enum { kRounds = 4 };
   unsigned char* data = guarded(bytes);

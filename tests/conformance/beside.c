@@ -100,7 +100,7 @@ static void memory_of_mpi(void) {
   MUST(MPI_Free_mem(data));
 }
 
-/// A child that does nothing of MPI and lives on while the channel is used.
+/// A child that calls nothing of MPI and lives on while the channel is used.
 static void forked_child(void) {
   const pid_t child = fork();
   REQUIRE(child >= 0, "fork failed");
@@ -122,7 +122,7 @@ static void forked_child(void) {
   EXPECT(state == 0, "the child ended with %d", state);
 }
 
-/// A channel whose process changes while a child holds copies of its descriptors.
+/// A channel with a process that changes while a child holds copies of its descriptors.
 static void replaced_child(void) {
   const pid_t child = fork();
   REQUIRE(child >= 0, "fork failed");

@@ -1,5 +1,5 @@
 // The base (MPI opened by world or session) and the board: shared memory of all processes of the
-// host, for what cases tell each other without MPI.
+// host, by which cases signal each other without MPI.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// Who may touch which buffer when: I13 (nothing leaves before Pready), I14 (nothing comes before
-// Start or after completion), C1, C3.
+// Access to buffers: which side, when. I13 (nothing leaves before Pready), I14 (nothing comes
+// before Start or after completion), C1, C3.
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,11 +19,11 @@ static void changes_until_ready(size_t bytes) {
                             ? psend(data, kPartitions, (MPI_Count)part, MPI_BYTE, 1, kTag, comm)
                             : precv(data, kPartitions, (MPI_Count)part, MPI_BYTE, 0, kTag, comm);
   for (uint64_t round = 1; round <= kRounds; ++round) {
-    if (my_rank == 0) fill(data, bytes, 99, round);  // not what is to be sent
+    if (my_rank == 0) fill(data, bytes, 99, round);  // not the bytes to send
     start(&request);
     if (my_rank == 0) {
       for (int i = 0; i < kPartitions; ++i) {
-        if (i == kPartitions / 2) await(0, (int)round, 1);  // let the receiver look
+        if (i == kPartitions / 2) await(0, (int)round, 1);  // let the receiver progress
         fill_part(data + (size_t)i * part, (size_t)i * part, part, 1, round);
         ready(request, i);
       }
@@ -48,8 +48,8 @@ CASE(I13_nothing_leaves_before_pready, .ranks = 2) {
   }
 }
 
-/// The sender is ready long before the receiver starts; the receiver looks at its buffer before
-/// each Start.
+/// The sender is ready long before the receiver starts; the receiver reads its buffer before each
+/// Start.
 static void untouched_outside_round(size_t bytes, int flag) {
   enum { kRounds = 4, kPartitions = 4 };
   const MPI_Count part = (MPI_Count)(bytes / kPartitions);
@@ -70,7 +70,7 @@ static void untouched_outside_round(size_t bytes, int flag) {
       while (now_s() < end) {
         int seen;
         MUST(MPI_Iprobe(0, 12345, comm, &seen,
-                        MPI_STATUS_IGNORE));  // progress, if somebody needs it
+                        MPI_STATUS_IGNORE));  // progress, if the peer needs it
       }
       EXPECT_DATA(untouched(data, bytes), "round %d: the buffer was written before Start", round);
       start(&request);
@@ -120,7 +120,7 @@ CASE(C1_send_buffer_is_free_after_completion, .ranks = 2) {
     if (my_rank == 0) {
       ready_all(request, 8);
       complete(&request);
-      memset(data, 0, kBytes);  // what the receiver gets must not depend on it any more
+      memset(data, 0, kBytes);  // the received bytes must not depend on it any more
     } else {
       if (round % 3 == 0) pause_s(0.002);
       complete(&request);

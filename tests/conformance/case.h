@@ -1,7 +1,7 @@
 // The harness of the conformance suite: plain MPI-4 in C11, nothing of Larklane in it.
 //
 // A case is a function that all processes run together; its name begins with the id of the rule
-// that it checks (docs/user/conformance.md). Cases talk to each other outside MPI over a shared
+// that it checks (docs/user/conformance.md). Cases signal each other outside MPI over a shared
 // board, so that "the sender makes no MPI call" can really be arranged.
 #ifndef CONFORMANCE_CASE_H
 #define CONFORMANCE_CASE_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Open MPI 5 says MPI 3.1 and has sessions and partitioned calls all the same.
+// Open MPI 5 reports MPI 3.1 and has sessions and partitioned calls all the same.
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define CASE_HAS_SESSIONS 1
 #else
@@ -48,18 +48,17 @@ typedef struct Case {
 
 extern void* null_pointer;                ///< NULL, which the compiler does not know
 extern int my_rank, my_peer, world_size;  ///< my_peer: 1 - my_rank where there are two processes
-extern MPI_Comm world;                    ///< MPI_COMM_WORLD, or what the session offers
+extern MPI_Comm world;                    ///< MPI_COMM_WORLD, or the communicator of the session
 extern MPI_Comm comm;  ///< a duplicate of `world`, one for each case, errors return
 
-// Verdicts. The first failure of a process is kept; `kind` is what the table of native failures
-// shows.
+// Verdicts. The first failure of a process is kept; the table of native failures shows `kind`.
 void case_fail(const char* kind, const char* file, int line, const char* format, ...)
     __attribute__((format(printf, 4, 5)));
 void case_skip(const char* why);
 /// Ends the case in this thread: a process's main thread goes back to the harness.
 _Noreturn void case_abandon(void);
 bool case_failed(void);
-/// What this process does now, for the report of a hang. A string literal.
+/// The present step of this process, for the report of a hang. A string literal.
 void step(const char* what);
 
 #define FAIL_AS(kind, condition, ...)                                     \
@@ -90,7 +89,8 @@ void post(int flag, int value);
 int peek(int flag);
 /// @return false after `seconds` without flag >= value
 bool await(int flag, int value, double seconds);
-void post_time(int flag);  ///< notes now_s() under `flag`, visible to whoever sees a later post()
+void post_time(int flag);  ///< notes now_s() under `flag`, visible to any process that sees a later
+                           ///< post()
 double posted_time(int flag);
 double now_s(void);              ///< one clock for all processes of the host
 void pause_s(double seconds);    ///< asleep, outside MPI

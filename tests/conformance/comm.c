@@ -92,7 +92,8 @@ CASE(X1_contexts_of_every_constructor_are_separate, .ranks = 2) {
 
 CASE(X1_world, .ranks = 2) { exchange(MPI_COMM_WORLD, my_rank, my_peer, 1); }
 
-/// What the MPI refuses to free is what it was, even if it refused it to one process alone.
+/// A communicator that the MPI refuses to free stays unchanged, even if one process alone got the
+/// refusal.
 CASE(X1_refused_free, .ranks = 2) {
   MPI_Comm comms[5] = {comm, MPI_COMM_WORLD, MPI_COMM_NULL, MPI_COMM_NULL, MPI_COMM_NULL};
   for (int c = 2; c < 5; ++c) {

@@ -1,4 +1,4 @@
-// Completion: never before every Pready, repeatable, and what an inactive request answers.
+// Completion: never before every Pready, repeatable, and the answers of an inactive request.
 #include <string.h>
 
 #include "case.h"
@@ -21,7 +21,7 @@ static void check(const int* data, int round) {
   }
 }
 
-/// `question` must say no until the last Pready, in every round.
+/// `question` must answer no until the last Pready, in every round.
 static void not_before_every_pready(bool (*question)(MPI_Request*)) {
   enum { kRounds = 4 };
   int data[kPartitions] = {0};

@@ -1,6 +1,6 @@
 // Early bird (rule P5): a receive partition arrives as soon as the send partitions that cover it
-// are ready, whatever the others do. While partitions are held back the sender makes no MPI call at
-// all: it looks at the board. (Only in the rows of the behaviour matrix it polls MPI as well, so
+// are ready, independent of the others. While partitions are held back the sender makes no MPI call
+// at all: it polls the board. (Only in the rows of the behaviour matrix it polls MPI as well, so
 // that libraries without a helper of their own get their chance.)
 #define _GNU_SOURCE
 #include <sched.h>
@@ -26,7 +26,8 @@ static Flight take_off(int senders, int receivers, size_t bytes) {
               .receivers = receivers,
               .bytes = bytes,
               .data = guarded(bytes),
-              .hold_s = 2};  // a helper may have to wait for a core; what is early is seen at once
+              .hold_s = 2};  // a helper may have to wait for a core; early arrivals are seen at
+                             // once
   const MPI_Count s = (MPI_Count)(bytes / (size_t)senders);
   const MPI_Count r = (MPI_Count)(bytes / (size_t)receivers);
   f.request = my_rank == 0 ? psend(f.data, senders, s, MPI_BYTE, 1, kTag, comm)
@@ -80,8 +81,8 @@ static void hold(const Flight* f, int round) {
 }
 
 /// One round with only `mask` ready at first. Both processes call it with the same arguments.
-/// @param pause_before_s  the receiver asks nobody for that long, then once for each partition; 0:
-/// it asks until true
+/// @param pause_before_s  the receiver makes no call for that long, then asks once for each
+/// partition; 0: it asks until true
 static void fly(Flight* f, uint64_t mask, int round, double pause_before_s) {
   if (my_rank == 0) {
     fill(f->data, f->bytes, 5, (uint64_t)round);
@@ -227,9 +228,9 @@ static void watch_both(Flight* f, int serial, int held, double* flag_s, double* 
   post(kSeen, 3 * serial);
 }
 
-/// Time from the Pready of one partition to the first true Parrived, while others are held: 0.2 ms
-/// by median, or, because the machine may be busy with other things, ten times what a bare flag in
-/// shared memory takes at the same time.
+/// Time from the Pready of one partition to the first true Parrived, while others are held. The
+/// median may be 0.2 ms or, because the machine may be busy, ten times that of a bare flag in
+/// shared memory at the same time.
 CASE(P5_early_bird_is_prompt, .ranks = 2) {
   enum { kRounds = 60, kParts = 8 };
   static const size_t kSizes[] = {64, 1 << 16};
@@ -260,8 +261,8 @@ CASE(P5_early_bird_is_prompt, .ranks = 2) {
   }
 }
 
-// The rows of the behaviour matrix: only partition 0 (or what covers it) ready until it has been
-// seen.
+// The rows of the behaviour matrix: only partition 0 (or the partitions that cover it) ready until
+// it has been seen.
 
 static void matrix_row(int senders, int receivers, uint64_t mask, int round) {
   Flight f = take_off(senders, receivers, (size_t)(senders * receivers) * 1024);

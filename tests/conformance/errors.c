@@ -213,7 +213,7 @@ CASE(E1_null_names, .ranks = 2) {
   EXPECT_ERROR(MPI_Comm_spawn_multiple(1, none, MPI_ARGVS_NULL, ones, infos, my_rank, comm, &made,
                                        MPI_ERRCODES_IGNORE),
                MPI_ERR_LASTCODE);
-#ifndef OMPI_MAJOR_VERSION  // whose own looks at what is there
+#ifndef OMPI_MAJOR_VERSION  // a function of the MPI that reads it
   EXPECT_ERROR(MPI_Comm_free(null_pointer), MPI_ERR_LASTCODE);
   EXPECT_ERROR(MPI_Comm_disconnect(null_pointer), MPI_ERR_LASTCODE);
 #endif

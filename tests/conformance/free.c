@@ -22,7 +22,7 @@ static void one_round(MPI_Request* request, void* data, uint64_t round) {
   if (my_rank == 1) EXPECT_STREAM(data, kBytes, 1, round);
 }
 
-/// A new pair with the same tag has to work, whatever was freed before.
+/// A new pair with the same tag has to work after any sequence of frees.
 static void works_still(uint64_t round) {
   unsigned char data[kBytes];
   MPI_Request request = pair_of(data);
@@ -92,7 +92,7 @@ CASE(C5_freed_requests_keep_their_place, .ranks = 2) {
 }
 
 /// The other half is gone, matched or not: rounds end in an error, not in a wait without end. A
-/// small send may have been taken up before it is told.
+/// small send may have been taken up before the notice.
 CASE(C5_rounds_after_the_other_half_was_freed, .ranks = 2) {
   enum { kRounds = 3 };
   unsigned char data[kBytes];
@@ -289,12 +289,13 @@ static int refuse_deletion(MPI_Comm on, int key, void* value, void* state) {
   return refusing ? MPI_ERR_OTHER : MPI_SUCCESS;
 }
 
-/// Tries to free what the callback keeps alive; by MPI_Comm_free in one process alone.
+/// Tries to free a communicator that the callback keeps alive; by MPI_Comm_free in one process
+/// alone.
 static void free_in_vain(MPI_Comm* own, bool by_disconnect, int key) {
   MUST(MPI_Comm_set_attr(*own, key, NULL));  // again: MPICH asks each attribute once
   refusing = 1;
   if (by_disconnect) {
-    MPI_Comm_disconnect(own);  // Open MPI's does not say that it was refused
+    MPI_Comm_disconnect(own);  // Open MPI's does not report the refusal
   } else if (my_rank == 1) {
     MPI_Comm_free(own);
   }

@@ -1,4 +1,4 @@
-// What main.c needs of the other parts of the harness.
+// The parts of the harness that main.c uses.
 #ifndef CONFORMANCE_HARNESS_H
 #define CONFORMANCE_HARNESS_H
 
@@ -13,10 +13,11 @@ void base_close(void);
 void board_open(void);
 void board_clear(void);
 void board_close(void);
-/// Tells the other processes that this one gave the case up: no use in waiting for the deadline.
+/// Notifies the other processes that this one gave the case up: they need not wait for the
+/// deadline.
 void board_hurry_others(void);
 
-/// What a process spawned by a case does. @param what  one of the names in spawn.c
+/// Runs the part of a process spawned by a case. @param what  one of the names in spawn.c
 int child_main(const char* what);
 
 #endif

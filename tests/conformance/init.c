@@ -1,5 +1,5 @@
-// Initialization: local, matched in order among partitioned calls only, and what its arguments
-// mean.
+// Initialization: local, matched in order among partitioned calls only, and the meaning of its
+// arguments.
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 
 enum { kTag = 7 };
 
-// The pointer types say that count is an MPI_Count (rule I11): they would not compile otherwise.
+// The pointer types require that count is an MPI_Count (rule I11): they would not compile
+// otherwise.
 static int (*const psend_init)(const void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm,
                                MPI_Info, MPI_Request*) = MPI_Psend_init;
 static int (*const precv_init)(void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info,

@@ -70,7 +70,7 @@ bool case_failed(void) { return atomic_load(&state.verdict) == 2; }
 void step(const char* what) { state.step = what; }
 
 void case_abandon(void) {
-  alarm(2);  // this process has the reason and must get to say it, should the others be stuck
+  alarm(2);  // this process has the reason and must report it, should the others be stuck
   board_hurry_others();
   if (!pthread_equal(pthread_self(), state.main_thread)) pthread_exit(NULL);
   longjmp(state.back, 1);

@@ -31,7 +31,7 @@ static void channel_close(Channel* c) {
 
 typedef void (*Sit)(int round);
 
-/// The receiver starts, then sits in `sit` until the sender's Wait is over; only then it looks.
+/// The receiver starts, then sits in `sit` until the sender's Wait is over; only then it polls.
 static void receiver_sits(Sit sit) {
   int round = 0;
   for (int s = 0; s < kSizeCount; ++s) {

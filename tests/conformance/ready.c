@@ -103,7 +103,7 @@ CASE(R2_partition_out_of_range, .ranks = 2) {
   drop(&request);
 }
 
-/// `mark` marks partition 2 again, and perhaps 3 as well: what else an erroneous call has marked is
+/// `mark` marks partition 2 again, and perhaps 3 as well: the other marks of an erroneous call are
 /// open.
 static void twice(int (*mark)(MPI_Request)) {
   int data[kPartitions] = {0};

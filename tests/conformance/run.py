@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the conformance suite on one MPI, natively or under Larklane, and says which rules hold.
+"""Runs the conformance suite on one MPI, natively or under Larklane, and reports which rules hold.
 
 Natively each case is a launch of its own, because one failure ruins the next. Under Larklane all cases of one thread level and
 number of ranks share a launch; if one crashes or hangs, the cases after it are started again.
@@ -22,22 +22,22 @@ import hosts  # noqa: E402
 import launch  # noqa: E402
 
 LEVELS = ("single", "funneled", "serialized", "multiple")
-# Under Larklane a pair that is left to the MPI would pass natively and say nothing of us: it is an error.
+# Under Larklane a pair that is left to the MPI would pass natively and prove nothing about Larklane: it is an error.
 OURS = {"LARKLANE_UNREACHABLE": "refuse"}
 MODES = {
     "native": {},
     "auto": {**OURS},
     # Partitions that attach alone would otherwise wait for the rest of their group: rule P5 is checked with groups of one.
     "attach": {**OURS, "LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "none"},
-    # Aggregated, and early all the same: whoever waits sees the deadline.
+    # Aggregated, and early all the same: a waiting thread sees the deadline.
     "timer": {**OURS, "LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "timer:20us"},
-    # Aggregated, and early all the same: who asks takes.
+    # Aggregated, and early all the same: a receiver that asks takes the partitions.
     "learned": {**OURS, "LARKLANE_SHM_SLOT_BYTES_MAX": "0", "LARKLANE_POLICY": "learned"},
     "slots": {**OURS, "LARKLANE_SHM_ATTACH": "off"},
     # Over a network, though on one host: each pushes or pulls.
     "ofi": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@lo"},
     "ofi-none": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@lo", "LARKLANE_POLICY": "none"},
-    # Aggregated, and early all the same: whoever asks again and again demands.
+    # Aggregated, and early all the same: a receiver that asks again and again demands.
     "ofi-timer": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@lo", "LARKLANE_POLICY": "timer:20us"},
     "verbs": {**OURS, "LARKLANE_PROVIDER": "verbs"},
     # libfabric makes its queues for so many processes: the device of the guest has no room for 256, as it would have it.
@@ -45,7 +45,7 @@ MODES = {
     # Between two hosts (tests/hosts), one rank on each.
     "hosts": {**OURS, "LARKLANE_PROVIDER": "ofi:tcp@eth0", "CONFORMANCE_BOARD": "/tmp"},
 }
-# Cases of two ranks that say nothing between hosts.
+# Cases of two ranks that show nothing between hosts.
 BETWEEN_HOSTS = {
     "X1_contexts_of_every_constructor_are_separate": "MPI_COMM_TYPE_SHARED has one rank there",
     "X1_spawned_by_parents_and_child": "worlds that meet are left to the MPI", "X1_spawned_children_of_two_commands": "likewise",
@@ -68,7 +68,7 @@ RESTARTS_MAX = 12
 # Their own spawning hangs now and then, natively too: the children never leave PMIx_Init (4 of 30 native launches of the cases that spawn).
 SPAWN_HANGS = ("openmpi4",)
 SPAWNS_MAX = 4  # then it is a failure
-LATES_MAX = 3  # likewise: what is never early is late each time, what had to wait for a core is not
+LATES_MAX = 3  # likewise: a case that is never early is late each time, one that waited for a core is not
 NOT_RUN = "not run"
 VERDICT = re.compile(r"^(ok|not ok|skip) ([A-Za-z0-9_]+)(?:: (.*))?$", re.MULTILINE)
 GAVE_UP = re.compile(r"^gave up ([A-Za-z0-9_]+)$", re.MULTILINE)
@@ -102,7 +102,7 @@ def list_cases(program: str) -> list[Case]:
 
 
 def verdicts(output: str) -> dict[str, Result]:
-    """The verdicts in the ranks' output. Of several failures of one case, one that is not a hang says most."""
+    """The verdicts in the ranks' output. Of several failures of one case, one that is not a hang has the most information."""
     found: dict[str, Result] = {}
     for word, name, text in VERDICT.findall(output):
         kind = {"ok": "ok", "skip": "skip"}.get(word, "error")
@@ -226,7 +226,7 @@ class Runner:
 
 
 def last_words(outcome: launch.Outcome) -> str:
-    """The end of what a dead launch printed, in one line, without names of hosts and processes."""
+    """The end of a dead launch's output, in one line, without names of hosts and processes."""
     lines = []
     for line in outcome.output.splitlines():
         line = re.sub(r"\[[\w.-]+: *\d+[^\]]*\] *", "", line).strip(" *")

@@ -9,8 +9,8 @@
 
 enum { kTag = 73, kParts = 4, kRounds = 3, kConnectTag = 74 };
 
-/// What parent `index` and the child send each other; both sides call it.
-/// @return the first difference, or 0
+/// The exchange of parent `index` and the child; both sides call it. @return the first difference,
+/// or 0
 static int exchange_with(MPI_Comm on, int other, int mine, int theirs) {
   int out[kParts], in[kParts], wrong = 0;
   MPI_Request request[2];
@@ -167,7 +167,7 @@ int child_main(const char* what) {
                    {"connects", child_that_connects}};
   MPI_Comm parent;
   int provided;
-  alarm(30);  // whatever happens to the parents
+  alarm(30);  // independent of the parents' end
   MPI_Init_thread(NULL, NULL, MPI_THREAD_SINGLE, &provided);
   MPI_Comm_get_parent(&parent);
   if (parent == MPI_COMM_NULL) return 2;
@@ -193,8 +193,8 @@ static char* own_path(void) {
   return path;
 }
 
-/// Spawns `children` processes of this program, which do what `what` says. A case is skipped only
-/// where the MPI spawns nothing natively, either.
+/// Spawns `children` processes of this program, which run the part named by `what`. A case is
+/// skipped only where the MPI spawns nothing natively, either.
 static bool spawn(MPI_Comm by, char* what, int children, const char* larklane, MPI_Comm* child) {
   char* arguments[] = {"--child", what, NULL};
   MPI_Info info = spawn_info(larklane);
@@ -387,13 +387,13 @@ static int refused_call(int call) {
       return MPI_Comm_connect(port, MPI_INFO_NULL, kNoRank, comm, &made);
     case 4:
       return MPI_Comm_accept(port, MPI_INFO_NULL, kNoRank, comm, &made);
-    default:  // as the root, whom the others wait for
+    default:  // as the root that the others wait for
       return MPI_Comm_spawn(commands[0], MPI_ARGV_NULL, -1, MPI_INFO_NULL, my_rank, comm, &made,
                             MPI_ERRCODES_IGNORE);
   }
 }
 
-/// It does not count for what all make together next.
+/// It does not affect the next call that all make together.
 CASE(X1_constructors_refused_to_one_process, .ranks = 2) {
   for (int call = 0; call < 6; ++call) {
     if (my_rank == 1) EXPECT(refused_call(call) != MPI_SUCCESS, "call %d was not refused", call);

@@ -8,7 +8,7 @@ enum { kTag = 11 };
 CASE(S1_start_before_the_peer_initialises, .ranks = 2) {
   enum { kBytes = 2048 };
   unsigned char data[kBytes];
-  for (int first = 0; first < 2; ++first) {  // who starts before the other initializes
+  for (int first = 0; first < 2; ++first) {  // the rank that starts before the other initializes
     if (my_rank != first) await(first, 1, 5);
     if (my_rank == 0) fill(data, kBytes, 1, (uint64_t)first);
     MPI_Request request = my_rank == 0 ? psend(data, 2, kBytes / 2, MPI_BYTE, 1, kTag, comm)

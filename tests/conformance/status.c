@@ -1,4 +1,5 @@
-// What a status says (C6: the chapter leaves it open; here: as of a plain receive of the whole).
+// The fields of a status (C6: the chapter leaves it open; here: as of a plain receive of the
+// whole).
 #include <string.h>
 
 #include "case.h"

@@ -11,8 +11,8 @@
 
 enum { kTag = 61 };
 
-/// One pair with a type on each side; the data goes through MPI_Pack so that the test knows what
-/// has to come out.
+/// One pair with a type on each side; the data goes through MPI_Pack so that the test knows the
+/// expected bytes.
 typedef struct Side {
   MPI_Datatype type;
   int partitions, count;

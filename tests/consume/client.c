@@ -1,4 +1,4 @@
-/* A program of somebody else: C11, pedantic, our header, one partitioned round to itself. */
+/* A foreign program: C11, pedantic, our header, one partitioned round to itself. */
 #include <larklane/mpi_partitioned.h>
 #include <mpi.h>
 #include <stdio.h>

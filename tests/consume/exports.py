@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""What liblarklane.so shows is what its headers say, and it needs no MPI.  exports.py LIBRARY INCLUDE_FOLDER
+"""liblarklane.so exports the functions of its headers and no other, and it needs no MPI.
+
+  exports.py LIBRARY INCLUDE_FOLDER
 
 Exit status: 0 clean, 1 complaints, 77 a program is missing.
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The worked example of CONTRIBUTING.md: half_policy.patch adds a policy to a copy of the tree, whose policy test then passes.
+"""The worked example of CONTRIBUTING.md: half_policy.patch adds a policy to a copy of the tree, and the policy test passes there.
 
   half_policy.py BUILD [CMAKE_OPTION...]    BUILD: folder for the copy
 
@@ -54,7 +54,7 @@ def main() -> int:
         return 1
     tree = pathlib.Path(sys.argv[1]).resolve() / "tree"
     copy_tree(tree)
-    # The copy may lie in a repository, which git would take the names to be of.
+    # The copy may lie in a repository, and git would take the names as relative to it.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent), "CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
     run("git", "apply", str(PATCH), cwd=tree, env=environment)
     run(sys.executable, "scripts/dev/options_doc.py", cwd=tree)

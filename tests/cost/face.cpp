@@ -1,5 +1,5 @@
-// Of the face only what MPI_Pready and MPI_Parrived need when all goes well: there is no MPI behind
-// it. The rest ends the program.
+// The parts of the face that MPI_Pready and MPI_Parrived need when all goes well: there is no MPI
+// behind it. The rest ends the program.
 
 #include <cstdio>
 #include <cstdlib>

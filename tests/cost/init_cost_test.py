@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What MPI_Psend_init, MPI_Precv_init and MPI_Request_free cost the thread that calls them, per request: instructions (callgrind) and
-system calls (strace). Prints what each takes, and what it may take.
+"""The cost of MPI_Psend_init, MPI_Precv_init and MPI_Request_free for the calling thread, per request: instructions (callgrind) and
+system calls (strace). Prints the cost of each, and its bound.
 
   init_cost_test.py WRAPPER STUB     the MPI's compiler, and the object that is preloaded
 
-Exit status: 0, 1 if one takes more than it may, 77 where valgrind, strace or the MPI is missing.
+Exit status: 0, 1 if one takes more than its bound, 77 where valgrind, strace or the MPI is missing.
 """
 
 import pathlib
@@ -18,8 +18,8 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1] / "mp/face/init_cost.c"
 PAIRS, CYCLES, MARK = 200, 2, 0x4C4B
 REQUESTS = {"sends": PAIRS, "receives": PAIRS, "frees": 2 * PAIRS}  # of one cycle
 INSTRUCTIONS_MAX = {"sends": 8000, "receives": 6000, "frees": 2800}
-CALLS_MAX = 10  # of a whole cycle's: what gathers leaves now and then
-# Not counted: while it is traced the program is so slow that the helper, between two calls, sends what has been kept, and may hold a lock.
+CALLS_MAX = 10  # of a whole cycle's: now and then gathered records leave
+# Not counted: while it is traced the program is so slow that the helper, between two calls, sends gathered records, and may hold a lock.
 BY_TIME = ("timerfd_settime", "futex")
 
 

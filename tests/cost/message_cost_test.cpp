@@ -1,6 +1,6 @@
-// What a short message costs in software, over shared memory: instructions, atomics, system calls
-// and allocations of each call, and lines of memory that two processes share. Both are in one
-// process here, with the same layout; what is counted is one side's at a time.
+// The software cost of a short message over shared memory: instructions, atomics, system calls and
+// allocations of each call, and lines of memory that two processes share. Both processes are in one
+// here, with the same layout; the counts are of one side at a time.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -52,9 +52,10 @@ struct Most {
 /// Two processes that talk.
 class Talk {
  public:
-  /// Of the lanes: threads share them; there is but one thread; and it has said so.
+  /// Of the lanes: threads share them; there is but one thread; and it has declared itself the only
+  /// one.
   enum class Use : std::uint8_t { shared, one_thread, own_thread };
-  /// @param bounds  of the calls that are counted
+  /// @param bounds  of the counted calls
   Talk(Use use, std::span<const Most> bounds) : bounds_(bounds), job_(over_shm()) {
     if (use == Use::own_thread)
       for (JobProcess* const side : {&here_side_, &there_})
@@ -78,7 +79,7 @@ class Talk {
   }
 
  private:
-  /// Stepping takes long: not of what nobody looks at.
+  /// Stepping takes long: only for checked calls.
   bool is_looked_at(const std::string& name) const {
     return name == kNothing ||
            std::ranges::any_of(bounds_, [&](const Most& most) { return most.name == name; });
@@ -105,7 +106,7 @@ class Talk {
     auto answer = counted(name, call);
     return answer && *answer == wanted;
   }
-  /// What has come is found by this turn. @param name  empty: not counted
+  /// This turn finds the arrived message. @param name  empty: not counted
   template <class Object>
   std::optional<Completion> arrival(const std::string& name, JobProcess& at, Object& object) {
     return counted(name, [&] {
@@ -117,7 +118,7 @@ class Talk {
     return posts("send: post", Post::done,
                  [&] { return post_send(*here_side_.vci, 1, 7, &sent_, sizeof sent_); });
   }
-  /// Credit goes back now and then; and a turn after one that has found little looks away.
+  /// Credit goes back now and then; and a turn after one that has found little backs off.
   void settle() {
     constexpr int kTurns = 10;
     for (int turn = 0; turn < kTurns; ++turn)
@@ -187,7 +188,7 @@ class Talk {
     (void)counted("active message: free_buffer", [&] { return free_buffer(told->buffer), true; });
     return true;
   }
-  /// What lies in 3 of them: 24 bytes together.
+  /// As much as 3 buffers hold: 24 bytes together.
   bool buffers() {
     const std::uint64_t words[] = {sent_, sent_ + 1, sent_ + 2};
     const auto* const bytes = reinterpret_cast<const std::byte*>(words);
@@ -248,8 +249,8 @@ class Talk {
     return told && told->tag == 5 && memory_[0] == sent_ &&
            (*answer == Post::done || told_here_.pop());
   }
-  /// What is posted first after it has to find the peer's ring again, which the link has at hand
-  /// else.
+  /// The first post after it has to find the peer's ring again, which the link otherwise has at
+  /// hand.
   bool get() {
     std::uint64_t got = 0;
     auto answer = counted("get: post", [&] {
@@ -267,7 +268,7 @@ class Talk {
     settle();
     return told && received_ == sent_;
   }
-  /// One that its owner does when it comes.
+  /// An atomic that its owner carries out on arrival.
   template <class Call>
   bool atomic(const std::string& name, Call&& call) {
     if (!posts(name + ": post", Post::posted, call)) return false;
@@ -321,7 +322,7 @@ class Talk {
   std::byte long_[512]{}, long_received_[512]{};
 };
 
-/// Of most repeats: now and then a turn looks at more, or gives credit back.
+/// Of most repeats: now and then a turn polls more, or gives credit back.
 template <class Number>
 std::uint64_t median(const std::vector<Steps>& all, Number&& number) {
   std::vector<std::uint64_t> values;
@@ -336,7 +337,7 @@ std::uint64_t most_of(const std::vector<Steps>& all, Number&& number) {
   return most;
 }
 
-/// What the C library's copies of 512 B take more where its vectors have 32 bytes, not 64.
+/// The additional instructions of the C library's copies of 512 B with vectors of 32 bytes, not 64.
 std::uint64_t more_for_copies() {
 #ifdef __x86_64__
   return __builtin_cpu_supports("avx512vl") != 0 ? 0 : 40;
@@ -460,9 +461,7 @@ TEST(MessageCost, OneThreadTakesOnlyTheLanesLock) {
   expect_bounded(Talk::Use::one_thread, kMostOfOne);
 }
 
-TEST(MessageCost, WhoHasALaneForItselfTakesNoLock) {
-  expect_bounded(Talk::Use::own_thread, kMostOfOwner);
-}
+TEST(MessageCost, OwnerOfALaneTakesNoLock) { expect_bounded(Talk::Use::own_thread, kMostOfOwner); }
 
 }  // namespace
 }  // namespace larklane::cost

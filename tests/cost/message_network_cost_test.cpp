@@ -1,6 +1,6 @@
-// What the post of a short message does over networks, in our own code: it allocates nothing, makes
-// no system call, and takes its lane's lock by one try. Over libfabric, whose own code is not
-// counted; and over verbs, on a device made of memory. Both sides are in one process.
+// The post of a short message over networks, in our own code: it allocates nothing, makes no system
+// call, and takes its lane's lock by one try. Over libfabric, whose own code is not counted; and
+// over verbs, on a device made of memory. Both sides are in one process.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ using msg::JobProcess;
 constexpr int kWarmup = 30, kRepeats = 7;
 constexpr const char* kLibfabric = "libfabric.so";
 
-/// What is being counted: by the device's calls, which are not.
+/// The counted scenario: for the device's calls, which are not counted.
 const char* counted = nullptr;
 
 void begin(const char* name) {
@@ -49,7 +49,7 @@ int post_send(ibv_qp* pair, ibv_send_wr* work, ibv_send_wr** bad) {
   return status;
 }
 
-/// Two processes that talk over what `open` opens.
+/// Two processes that exchange messages over the fabric of `open`.
 class Talk {
  public:
   using Open = std::function<std::unique_ptr<net::Fabric>()>;
@@ -164,8 +164,8 @@ class Talk {
   Region region_ = peer_.add_region(target_, sizeof target_);
 };
 
-/// Read-modify-writes of a post, of which one is the try of the lane's lock, and one gives it back.
-/// Of those segments between which the device is: together.
+/// Read-modify-writes of a post: one of them tries the lane's lock, and one gives it back. Segments
+/// on both sides of the device's calls count together.
 void expect_frugal(const std::map<std::string, std::vector<Steps>>& all, std::uint64_t atomics_most,
                    std::uint64_t packet_atomics_most) {
   ASSERT_EQ(all.size(), 8u);

@@ -1,4 +1,4 @@
-// What one message costs in software over verbs, from MPI_Pready to the device and from its
+// The software cost of one message over verbs, from MPI_Pready to the device and from its
 // completion to MPI_Parrived: the face's own calls, the engine, a lane and the provider, on a
 // device made of memory. Two processes' networks in one thread. Under callgrind each scenario is a
 // dump of its own, named `send S`, `receive S`, ...; the device's calls are not counted. Without

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Instructions that a message costs over verbs, on a device made of memory: from the last MPI_Pready to the post, and from the polled
-completion to MPI_Parrived. Prints what each scenario takes, and what it may take.
+completion to MPI_Parrived. Prints the cost of each scenario, and its bound.
 
-Exit status: 0, 1 if one takes more than it may, 77 without valgrind.
+Exit status: 0, 1 if one takes more than its bound, 77 without valgrind.
 """
 
 import pathlib
@@ -27,7 +27,7 @@ def product_cost(dump: str) -> int:
         elif called := re.match(r"cfn=(\(\d+\)) (.*)$", line):
             names.setdefault(called[1], called[2])
         elif line.startswith("calls="):
-            is_call = True  # the next line is what was called, counted where it is
+            is_call = True  # the next line is the called function, counted where it is
         elif cost := re.match(r"[+*-]?\d* (\d+)$", line):
             total += int(cost[1]) if is_ours and not is_call else 0
             is_call = False
@@ -35,7 +35,7 @@ def product_cost(dump: str) -> int:
 
 
 def counted(program: str) -> dict[tuple[str, int, int], int]:
-    """@return instructions by (what, send partitions, receive partitions)"""
+    """@return instructions by (kind, send partitions, receive partitions)"""
     with tempfile.TemporaryDirectory(prefix="network-cost-") as folder:
         out = pathlib.Path(folder) / "out"
         done = subprocess.run(["env", "LD_BIND_NOW=1", "valgrind", "--tool=callgrind", "--collect-atstart=no", f"--callgrind-out-file={out}", program],

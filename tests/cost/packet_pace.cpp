@@ -49,7 +49,7 @@ T must(Result<T> result, const char* what) {
   return std::move(result).value();
 }
 
-/// What the `number`-th record holds.
+/// The payload of the `number`-th record.
 std::uint64_t payload_of(std::uint64_t number) noexcept { return number * 0x9e37'79b9'7f4a'7c15; }
 
 /// One of the two processes. Thread safety: single-owner.

@@ -1,3 +1,5 @@
+// The child that a case runs in, stepped by ptrace, and the counts of its instructions.
+
 #include "steps.hpp"
 
 #include <capstone/capstone.h>
@@ -27,7 +29,7 @@ constexpr std::uint64_t kLine = 64;
 constexpr std::uint8_t kBreakpoint = 0xcc;
 constexpr std::size_t kInstructionMost = 15;
 
-/// Name of what is stepped through: the child writes, the parent reads.
+/// Name of the stepped segment: the child writes, the parent reads.
 char* name_area() {
   static constexpr std::size_t kBytes = 4096;
   static char* const area = static_cast<char*>(
@@ -35,8 +37,8 @@ char* name_area() {
   return area;
 }
 
-/// Code of the child that is, or is not, counted; what lies in neither (the C library) is whose
-/// caller's it is. Thread safety: single-owner.
+/// Code of the child that is, or is not, counted; code in neither (the C library) counts as its
+/// caller's. Thread safety: single-owner.
 class Owners {
  public:
   Owners(pid_t child, const std::string& foreign) {
@@ -149,7 +151,7 @@ class Decoder {
   }
 
  private:
-  /// Where it puts something is its first operand: capstone 4 takes most vector stores for loads.
+  /// Its first operand is the target of a store: capstone 4 takes most vector stores for loads.
   bool is_move() const {
     const std::string_view name = instruction_->mnemonic;
     return name.starts_with("mov") || name.starts_with("vmov");

@@ -1,6 +1,6 @@
 #pragma once
-// What a piece of a program does, one instruction at a time: the program runs in a child process
-// that is stepped through. Exact, and the same each time; no times. Linux on x86-64.
+// The instructions of a part of a program, one at a time: the program runs in a child process that
+// is stepped through. Exact, and the same each time; no times. Linux on x86-64.
 
 #include <cstdint>
 #include <functional>
@@ -23,14 +23,14 @@ struct Steps {
   std::set<Line> lines_read, lines_written;  ///< of memory that is shared between processes
 };
 
-/// In the program: what is between these two is stepped through, under that name.
+/// In the program: the code between these two is stepped through, under that name.
 void begin_steps(const char* name);
 void end_steps();
 
-/// What `program` has done between each begin_steps() and end_steps(), by name, in its order.
-/// Empty: it could not be run or followed, or has ended badly, as standard error says.
-/// @param foreign  part of a library's file name: what is done in it, and in what it calls, is not
-///                 counted. Empty: all is
+/// The steps of `program` between each begin_steps() and end_steps(), by name, in order. Empty: it
+/// could not be run or followed, or has ended badly, as standard error shows.
+/// @param foreign  part of a library's file name: steps in it, and in its callees, are not counted.
+/// Empty: all are
 std::map<std::string, std::vector<Steps>> steps_of(const std::function<bool()>& program,
                                                    const std::string& foreign = {});
 

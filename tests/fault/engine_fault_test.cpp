@@ -1,4 +1,4 @@
-// What the kernel refuses, and peers that die: the documented error or the fallback, in time.
+// Refusals of the kernel, and peers that die: the documented error or the fallback, in time.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -19,7 +19,7 @@
 namespace larklane::part::fault {
 namespace {
 
-/// What a rank's control plane sends besides, from now on: the same record for other memory, or a
+/// The record that a rank's control plane adds from now on: the same record for other memory, or a
 /// typemap.
 enum class Besides : std::uint8_t { nothing, map_again, staging_again, datatype_after_map };
 Besides besides = Besides::nothing;
@@ -29,7 +29,7 @@ ssize_t send_to_kernel(int socket, const msghdr* message, int flags) {
   return ::syscall(SYS_sendmsg, socket, message, flags);
 }
 
-/// Of elements that lie twice as far apart as those that are there.
+/// A typemap of elements twice as far apart as the present ones.
 void send_datatype(int socket, std::uint64_t channel, int flags) {
   const Typemap type(std::vector<TypeBlock>{{8, 4}, {0, 4}}, 16);
   std::vector<std::uint64_t> words(type.encoded_words());
@@ -172,7 +172,7 @@ void refuse_attach(bool reading, bool writing) {
   if (writing) refuse({SYS_process_vm_writev}, EPERM);
 }
 
-/// What is refused to whom: bit 0 reading, bit 1 writing; then whether types are strided.
+/// The refused access of each rank: bit 0 reading, bit 1 writing; then whether types are strided.
 using Refusal = std::tuple<unsigned, unsigned, bool>;
 class AttachRefused : public testing::TestWithParam<Refusal> {};
 
@@ -263,7 +263,7 @@ TEST(RecordAgain, OfStagingMemoryChangesNothing) {
   EXPECT_EQ(receiver.wait(), 0);
 }
 
-/// Rounds of a receiver whose buffer is mapped, and is as long as the message.
+/// Rounds of a receiver with a mapped buffer as long as the message.
 void receive_mapped(Names& names, Besides what, Completion wanted) {
   besides = what;
   const auto regions = std::make_shared<shm::Regions>();
@@ -329,7 +329,7 @@ void require_no_memory(Engine& engine, Request* request) {
   require(engine.free(request).ok(), "free");
 }
 
-TEST(AttachRefusedLater, WithoutStagingMemoryBothSidesHearOfIt) {
+TEST(AttachRefusedLater, WithoutStagingMemoryBothSidesFail) {
   for (const bool at_sender : {true, false}) {
     Names names;
     Rank sender([&](const Rank::Say&) {
@@ -368,7 +368,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, PeerKilled,
                                   (std::get<1>(death.param) ? "ChildLivesOn" : "");
                          });
 
-/// In the victim: say that all is prepared, and wait for the end.
+/// In the victim: report that all is prepared, and wait for the end.
 [[noreturn]] void await_death(const Rank::Say& say, bool forks) {
   if (forks && ::fork() == 0) {
     for (;;) ::pause();
@@ -451,7 +451,7 @@ TEST_P(PeerKilled, TheSenderToAKilledReceiverFailsInTime) {
   EXPECT_LT(Clock::now() - killed, kPromised);
 }
 
-TEST(MemoryRefused, TheSenderHearsOfItInInit) {
+TEST(MemoryRefused, InitFailsAtTheSender) {
   Names names;
   Rank receiver([&](const Rank::Say&) {
     auto engine = make_engine(names, 1, "0");
@@ -504,7 +504,7 @@ TEST(MemoryRefused, ForSlotsAloneAttachServesThePair) {
   EXPECT_EQ(receiver.wait(), 0);
 }
 
-TEST(MemoryRefused, AReceiverThatCannotMapFailsAndTellsTheSender) {
+TEST(MemoryRefused, ReceiverThatCannotMapFailsBothSides) {
   for (const bool receives_first : {true, false}) {
     Names names;
     Rank receiver([&](const Rank::Say& say) {
@@ -542,7 +542,7 @@ TEST(MemoryRefused, AReceiverThatCannotMapFailsAndTellsTheSender) {
 }  // namespace
 }  // namespace larklane::part::fault
 
-/// The library's, instead of libc's.
+/// Replaces libc's.
 extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   using namespace larklane::part::fault;
   const ssize_t sent = send_to_kernel(socket, message, flags);

@@ -106,7 +106,7 @@ class Rank {
     if (!ended_) (void)::waitpid(pid_, nullptr, 0);
   }
 
-  /// Wait until it has said something.
+  /// Wait until it has reported something.
   bool hear() {
     pollfd readable{said_.get(), POLLIN, 0};
     char byte = 0;
@@ -135,8 +135,8 @@ class Rank {
   UniqueFd said_;
 };
 
-/// Names of two ranks, and which of them have been bound: by the rank itself, because the kernel
-/// tells a peer who called listen.
+/// Names of two ranks, and which of them have been bound. Each rank binds its own, because the
+/// kernel reports the caller of listen() to a peer.
 class Names {
  public:
   Names() {

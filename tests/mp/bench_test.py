@@ -39,7 +39,7 @@ UNTRACED = {
     "halo3d": (3, ["--sizes", "24,384K", "--threads", "2", "--order", "random", "--compute-us", "100"], PATTERN, ([3, 1, 1], [1, 2, 1])),
 }
 
-# What bench/hasty.c does wrong, and what the guard of a benchmark says of it. By partitions unless said.
+# The defects of bench/hasty.c, and the text of a benchmark's guard about each. By partitions unless noted.
 ABSENT = "what has arrived, it says, is not in the buffer"
 FAULTY_WAY = {"put": "rma"}
 FAULTS = {"payload": ABSENT, "arrival": "the partition that is held back arrives, it says",
@@ -125,7 +125,7 @@ def traced(suite, benchmark):
             assert series["early"], "a partition must arrive while another one is held back"
         if series["way"] == "pretended":
             assert not series["early"] and max(series["samples"]["early_bird_share"]) == 0
-    # The MPI's own calls may be wrong or hang: then that must be said, and the rest be measured.
+    # The MPI's own calls may be wrong or hang: then the command must report that, and measure the rest.
     outcome, record = suite.run(benchmark, *SMALL, *ways, variant="native")
     assert record is not None, outcome.output
     reported = record["failures"] or any("refused" in series or series["wrong"] for series in series_of(record))
@@ -166,7 +166,7 @@ def untraced(suite, benchmark):
 
 
 def faces(suite):
-    """What an MPI has of its own, all ways but partitions, is right natively, too: shapes in which shares, blocks and directions differ."""
+    """An MPI's own ways, all but partitions, are right natively, too: shapes in which shares, blocks and directions differ."""
     for benchmark, ranks, words in (
         ("halo3d", 2, ["--threads", "3", "--partitions-per-thread", "2", "--scaling", "weak", "--cold", "--order", "descending"]),
         ("sweep3d", 2, ["--threads", "1", "--partitions-per-thread", "4", "--noise", "uniform"]),
@@ -182,7 +182,7 @@ def faces(suite):
 
 
 def options(suite):
-    """Each option does what it says."""
+    """Each option has its documented effect."""
     words = ["early-bird", "--sizes", "6K", "--threads", "2", "--partitions-per-thread", "3", "--recv-partitions", "4", "--iterations", "4",
              "--warmup", "1", "--compute-us", "100", "--ways", "join,partitioned", "--cold", "--scaling", "weak", "--order", "random",
              "--noise", "exponential", "--noise-percent", "50", "--traces", "2"]
@@ -200,7 +200,7 @@ def options(suite):
 
 
 def splits(suite):
-    """Computed one by one, the partitions of a thread leave one by one: what is between them is a part of its time."""
+    """Computed one by one, the partitions of a thread leave one by one: the time between them is a part of its time."""
     words = ["early-bird", "--sizes", "4K", "--threads", "1", "--partitions-per-thread", "4", "--compute-us", "8000", "--noise", "none",
              "--ways", "partitioned", "--iterations", "3", "--warmup", "0"]
     for split, is_apart in (("thread", False), ("partition", True)):
@@ -213,7 +213,7 @@ def splits(suite):
 
 
 def oversubscribed(suite):
-    """More threads than cores: said once, and kept."""
+    """More threads than cores: reported once, and kept."""
     cores = len(os.sched_getaffinity(0))
     for words, is_over in ((["early-bird", "--sizes", str(64 * cores), "--threads", str(cores)], True), (["latency", "--sizes", "8"], cores < 2)):
         outcome, record = suite.run(*words, *QUICK)
@@ -234,7 +234,7 @@ def replay(suite):
 
 
 def noise(suite):
-    """What `larklane noise` records is replayed; and it says what it can't."""
+    """A record of `larklane noise` is replayed; and the command names the records that it can't replay."""
     folder = pathlib.Path(suite.folder.name)
     file = folder / "noise.json"
 
@@ -269,7 +269,7 @@ def noise(suite):
 
 
 def messages(suite):
-    """Threads, windows and communicators, and processes in the place of threads; what came is looked at from end to end."""
+    """Threads, windows and communicators, and processes in the place of threads; received bytes are checked from end to end."""
     samples = {"message-rate": {"rate_per_s", "message_ns", "round_ns"}, "message-latency": {"half_round_trip_ns", "message_ns", "round_ns"}}
     for benchmark, ranks, words, ways in (
         ("message-rate", 2, ["--threads", "2", "--window", "8"], ["shared", "own", "shared'"]),
@@ -291,7 +291,7 @@ def messages(suite):
 
 
 def applications(suite):
-    """In threads and in processes: what they have computed is what one thread computes."""
+    """In threads and in processes: the result equals that of one thread."""
     for benchmark, words, samples in (("stencil", ["--sizes", "8,400"], {"step_ns", "exchange_ns"}),
                                       ("ebms", ["--sizes", "1000,100001", "--blocks", "3"], {"round_ns", "fetch_ns", "get_ns", "flush_ns"}),
                                       ("bspmm", ["--sizes", "8,20000", "--blocks", "3"],
@@ -339,7 +339,7 @@ def messages_misuse(suite):
 
 
 def messages_turns(suite):
-    """Both variants and both shapes from outside of a launcher, and what the page says of them."""
+    """Both variants and both shapes from outside of a launcher, and the page about them."""
     launcher = " ".join([str(suite.mpi.launcher), *suite.mpi.flags, "-n", "{processes}"])
     out = pathlib.Path(suite.folder.name, "out")
     command = [suite.command, "bench", "message-rate", "--launcher", launcher, "--out", str(out), "--quick", "--threads", "1,2", *QUICK]
@@ -389,7 +389,7 @@ def run_hasty(suite, fault, *words):
 
 
 def hasty(suite):
-    """An MPI that is wrong in one way at a time: no figures, and that way is said to be the reason."""
+    """An MPI with one defect at a time: no figures, and the defect is named as the reason."""
     for benchmark, (words, faults) in HASTY.items():
         for fault, reason in {"none": "", **faults}.items():
             outcome, record = run_hasty(suite, fault, benchmark, *words, *QUICK, "--ways", FAULTY_WAY.get(fault, "partitioned"))
@@ -451,7 +451,7 @@ def misuse(suite):
         refused(suite, words, expected, ranks)
     outcome, _ = suite.run("overhead", "--sizes", "4K", "--iterations", "3", "--json", "/nonexistent/x.json")
     assert outcome.status != 0 and "/nonexistent/x.json" in outcome.output
-    # What was there before stays.
+    # Existing files stay.
     kept = pathlib.Path(suite.folder.name, "kept.json")
     kept.write_text("before")
     part = pathlib.Path(f"{kept}.part")
@@ -468,7 +468,7 @@ def misuse(suite):
 
 
 def uneven(suite):
-    """A file that is missing on one rank: that one says so, and all end."""
+    """A file that is missing on one rank: that rank reports it, and all end."""
     file = pathlib.Path(suite.folder.name, "delays")
     file.with_name("delays0").write_text('{"delays_ns": [[0]]}')
     words = f'exec {suite.command} bench halo3d --noise "trace:{file}${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}"'
@@ -477,7 +477,7 @@ def uneven(suite):
 
 
 def missing(suite):
-    """An MPI without partitioned calls: natively everything else is measured, and that is said."""
+    """An MPI without partitioned calls: natively everything else is measured, and the output states that."""
     outcome, record = suite.run("overhead", *SMALL, "--ways", "join,partitioned,threads", variant="native")
     assert outcome.status == 1 and "partitioned: no figures: this MPI has no partitioned calls" in outcome.output, outcome.output
     for series in series_of(record):
@@ -510,7 +510,7 @@ def steps(suite):
 
 
 def program(suite):
-    """One that is named is taken, and must be there."""
+    """A named program is taken, and must be there."""
     outcome, _ = suite.run("latency", "--sizes", "8", "--iterations", "3", "--mpi", "pigeon")
     assert outcome.status == 2 and "--mpi pigeon: expected one of:" in outcome.output, outcome.output
 

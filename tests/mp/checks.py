@@ -1,4 +1,4 @@
-"""What the cases of this folder run and expect."""
+"""Shared parts of the cases of this folder: running programs, expectations."""
 
 import math
 import os
@@ -7,11 +7,11 @@ import subprocess
 
 
 class Skip(Exception):
-    """What is missing."""
+    """A requirement of the case is missing."""
 
 
 class Failed(Exception):
-    """What was expected, what was found."""
+    """An expectation failed; the text has the expected and the actual result."""
 
 
 def expect(condition, what, output=""):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What happens when a peer is killed, and when the kernel refuses what Larklane would like to use. Prints `N passed, N failed`.
+"""A peer that is killed, and a kernel that refuses calls that Larklane would like to use. Prints `N passed, N failed`.
 
 Exit status: 0, 1 if a test failed, 77 if no MPI is installed.
 """
@@ -16,16 +16,17 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import launch  # noqa: E402
 
-# Rules whose cases move data: what the refusals could break. (The MPI's own large messages may need what is refused, and a run that
-# is handed over waits for a helper to wake, so rules about time are left out.)
+# Rules whose cases move data, which the refusals could break. (The MPI's own large messages may need the refused calls,
+# and a forwarded run waits for a helper to wake, so rules about time are left out.)
 RULES = ("I7_", "I8_", "I9_", "I13_", "I14_", "P3_", "C1_", "C3_", "T1_", "E1_sizes")
 REFUSALS = {
     "process_vm_readv:EPERM": "attach refused for reading: runs are handed to the other side",
     "process_vm_writev:EPERM": "attach refused for writing: slots",
     "process_vm_readv,process_vm_writev:EPERM": "attach refused: slots",
 }
-# What becomes of a pair if these calls are refused; the form is refused_round.c's. OURS: a substitute is taken. FORWARDED: both sides
-# leave the pair to the MPI, which has no need of the calls. ERROR: the other side has begun before this one knew, so both get an error.
+# The outcome for a pair if these calls are refused; the form is refused_round.c's. OURS: a substitute is taken.
+# FORWARDED: both sides leave the pair to the MPI, which has no need of the calls. ERROR: the other side has begun
+# before this one knew, so both get an error.
 OURS, FORWARDED, ERROR = "ours", "forwarded", "error"
 EARLY = {
     "memfd_create:EPERM:one:early": FORWARDED,
@@ -60,7 +61,7 @@ LATE = {
     "getsockopt:EPERM:one:late": ERROR,
     "getrandom:ENOSYS:one:late": ERROR,
 }
-# Keeps from the launcher that a rank was killed, until the other one is over: launchers kill what is left, some even when told not to.
+# Hides the death of a rank from the launcher until the other one is over: launchers kill the remaining ranks, some even with an option against it.
 KEEP = 'over=$1; shift; "$@"; if [ $? = 137 ]; then until [ -e "$over" ]; do sleep 0.05; done; else touch "$over"; fi'
 ALONE = ("memfd_create:EPERM:one:early", "fallocate,pwrite:EACCES:one:early", "accept4,accept:EPERM:one:early", "eventfd2:EPERM:all:early",
          "sendmsg:EPERM:one:first", "clone3,clone:EPERM:one:first", "accept4,accept:EPERM:one:first")
@@ -79,7 +80,7 @@ def killed(mpi, build, larklane):
 
 
 def judged(case, expected, output):
-    """What is wrong with one case of refused_round, or nothing."""
+    """The failure of one case of refused_round, or nothing."""
     said = {int(rank): (what, text) for rank, what, text in re.findall(rf"^case {re.escape(case)} rank (\d+): (\w+) ?(.*)$", output, re.M)}
     if len(said) != 2:
         return f"{len(said)} of 2 ranks have come to an end"
@@ -103,7 +104,7 @@ def rounds_refused(mpi, build, larklane):
     """Pairs with calls refused, side by side in one launch; those that the MPI itself has need of are left out for it."""
     program = str(build / "tests/mp/fault" / mpi.name / "refused_round")
     launches = [EARLY, LATE]
-    if mpi.name.startswith("openmpi"):  # its own partitioned requests need all ranks, so what is forwarded has a launch of its own
+    if mpi.name.startswith("openmpi"):  # its own partitioned requests need all ranks, so forwarded pairs have a launch of their own
         launches = [{case: expected for case, expected in (EARLY | LATE).items() if expected != FORWARDED},
                     *({case: FORWARDED} for case in ALONE)]
     for cases in launches:

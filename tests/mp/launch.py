@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the processes of one MPI program with a hard time limit.
 
-Each rank's output goes to a file of its own (so that nothing is lost when a rank dies) and is kept if the program fails. Whatever
-happens, no process of the run is left behind: they are found by a mark in their environment, never by name.
+Each rank's output goes to a file of its own (so that nothing is lost when a rank dies) and is kept if the program fails. No process of
+the run is ever left behind: they are found by a mark in their environment, never by name.
 
 Exit status: that of the launcher; 124 after the time limit; 77 if this MPI is not installed.
 """
@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPS = pathlib.Path(os.environ.get("LARKLANE_DEPS_DIR", ROOT / ".deps"))
 SKIP, TIMED_OUT, FAILED = 77, 124, 1
 REAPED_S = 8  # after which a launcher should have noticed the end of its programs
-# What Open MPI 5's launcher says, now and then, without having run anything.
+# The output of Open MPI 5's launcher when, now and then, it has run nothing.
 NOT_STARTED = ("The PMIx server's listener thread failed to start", "A daemon failed to report back after being spawned")
 LAUNCHES = 3  # until one is started
 MARK = "CONFORMANCE_LAUNCH_ID"
@@ -86,8 +86,8 @@ MPIS = {
                  _BIN / "mpicc.openmpi"),
     )
 }
-# Measured against, if somebody has installed it (python3 -m venv .deps/intel; .deps/intel/bin/pip install impi-rt); runs programs
-# built with MPICH, whose ABI it has.
+# Measured against, where it is installed (python3 -m venv .deps/intel; .deps/intel/bin/pip install impi-rt); runs
+# programs built with MPICH, whose ABI it has.
 _INTEL = DEPS / "intel"
 _INTEL_FABRICS = _INTEL / "opt/mpi/libfabric/lib"
 PEERS = {
@@ -103,8 +103,9 @@ EVERY = {**MPIS, **PEERS}
 
 @dataclasses.dataclass
 class Outcome:
-    """What a launch gave: `status` as the shell would see it, the ranks' `output` in rank order and the launcher's, the ranks' alone, where
-    logs were kept."""
+    """The result of a launch: `status` as the shell would see it, the ranks' `output` in rank order and the launcher's, the ranks' alone, the
+    folder of kept logs.
+    """
 
     status: int
     output: str
@@ -166,12 +167,12 @@ def _end(process: subprocess.Popen, mark: str) -> None:
 
 
 def _are_dead(pids: set[int]) -> bool:
-    """These, which are somebody's children, have all ended, and nobody has asked for their status."""
+    """These processes have all ended, and their parents have not collected their status."""
     return bool(pids) and all(_stat_of(pid)[:1] == ["Z"] for pid in pids)
 
 
 def _stat_of(pid: int) -> list[str]:
-    """State, parent and what follows; empty: no such process."""
+    """State, parent and the further fields; empty: no such process."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -198,7 +199,7 @@ def launch(mpi: Mpi, ranks: int, command: list[str], timeout_s: float, environme
     """Runs `command` on `ranks` processes of `mpi` for at most `timeout_s` seconds.
 
     `environment` is added to ours; None as a value removes a variable. Logs are kept under `keep_logs_in` if the launch fails.
-    `started` is told where the logs are while it runs: rank0.log and so on.
+    `started` gets the folder of the logs while it runs: rank0.log and so on.
     """
     for _ in range(LAUNCHES):
         outcome = _launch_once(mpi, ranks, command, timeout_s, environment, launcher_flags, keep_logs_in, started)

@@ -26,7 +26,7 @@ PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
 class FakePmi:
-    """A launcher that speaks PMI-1 with processes of ours. `answer(line)` may change what it says: text, or None for nothing; it may close."""
+    """A launcher that speaks PMI-1 with processes of ours. `answer(line)` may change its reply: text, or None for nothing; it may close."""
 
     def __init__(self, size, answer=None, **environment):
         self.size, self.answer, self.environment = size, answer, environment
@@ -101,7 +101,7 @@ class FakePmi:
 
 
 def by_pmi(bench):
-    """Hydra says who the processes are, by PMI-1, without an MPI; it counts none for failed. A process that ends early is not waited for."""
+    """Hydra identifies the processes, by PMI-1, without an MPI; it counts none as failed. A process that ends early is not waited for."""
     for count in (2, 4):
         outcome = launch.launch(bench.mpi, count, [str(bench.native)], 240, {})
         expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
@@ -165,12 +165,12 @@ def bad_pmi(bench):
 
 
 def one_of_several(bench):
-    """A process that a launcher has started with others, whom it can't find, does not begin; one that is alone, or says so, does."""
+    """A process that a launcher has started with others, and that can't find them, does not begin; a process that is alone, or declares itself alone, does."""
     several = (({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "1"}, "SLURM_STEP_NUM_TASKS is 4"), ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_SIZE is 2"),
                ({"FLUX_JOB_SIZE": "3", "FLUX_TASK_RANK": "0"}, "FLUX_JOB_SIZE is 3"), ({"PALS_RANKID": "0", "PALS_SIZE": "2"}, "PALS_SIZE is 2"),
                ({"PALS_RANKID": "0", "PALS_LOCAL_SIZE": "2"}, "PALS_LOCAL_SIZE is 2"), ({"PALS_RANKID": "0", "PMI_SIZE": "2", "PMI_RANK": "0"}, "PMI_SIZE is 2"),
                ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}, "OMPI_COMM_WORLD_SIZE is 2"),
-               # srun within a job of one of mpiexec, whose socket it does not pass on.
+               # srun within a job of one of mpiexec; srun does not pass on mpiexec's socket.
                ({"PMI_FD": "77", "PMI_RANK": "0", "PMI_SIZE": "1", "SLURM_STEP_ID": "1", "SLURM_STEP_NUM_TASKS": "2"}, "SLURM_STEP_NUM_TASKS is 2"))
     for told, part in several:
         outcome = subprocess.run([bench.native], env={**variables(), **told}, text=True, capture_output=True, timeout=240, check=False)
@@ -188,7 +188,7 @@ def one_of_several(bench):
 
 
 def flux_spans_hosts(bench):
-    """A job of Flux on several hosts, as its variables say: the processes of an MPI world exchange their cards; on one host there is nothing to tell."""
+    """A job of Flux on several hosts, by its variables: the processes of an MPI world exchange their cards; on one host there is nothing to exchange."""
     words = (bench.command, "info", "--peer", 1)
     flux = {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2"}
     fake = FakePmi(2, FLUX_JOB_NNODES="2", **flux)

@@ -3,7 +3,7 @@
 
   memory_test.py --build DIR [--kinds] MPI|native
 
-With --kinds: kinds of memory that need not meet in each combination, buffers of which a part is lost, and threads that are in other
+With --kinds: kinds of memory that need not meet in each combination, buffers with a lost part, and threads that are in other
 calls while their pages are needed. Huge pages are reserved for the time being, where this process may.
 
 Prints `N passed, N failed`. Exit status: 0, 1 if a test failed, 77 if the MPI is not installed.
@@ -23,7 +23,7 @@ import launch  # noqa: E402
 BY_ATTACH = {"LARKLANE_SHM_SLOT_MESSAGE_MAX": "0", "LARKLANE_SHM_PIECE_BYTES": "16K"}
 WHOLE = {**BY_ATTACH, "LARKLANE_SHM_PIECE_BYTES": "1G"}
 UNATTACHED = {"LARKLANE_SHM_ATTACH": "off"}
-# Keeps from the launcher that a rank was killed, until the other one is over: launchers kill what is left, some even when told not to.
+# Hides the death of a rank from the launcher until the other one is over: launchers kill the remaining ranks, some even with an option against it.
 KEEP = 'over=$1; shift; "$@"; if [ $? = 137 ]; then until [ -e "$over" ]; do sleep 0.05; done; else touch "$over"; fi'
 HUGE_PAGES = pathlib.Path("/proc/sys/vm/nr_hugepages")
 HUGE_PAGES_NEEDED = 16

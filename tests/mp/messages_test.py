@@ -48,7 +48,7 @@ def exchange(bench, count=1_000_000):
     expect(re.search(r"exchange: \d+ messages", output), "no end", output)
 
 
-# System calls that are refused, on one rank or on all (tests/mp/fault/refuse.h), and what is said; nothing: all messages arrive.
+# System calls that are refused, on one rank or on all (tests/mp/fault/refuse.h), and the reported error; nothing: all messages arrive.
 REFUSED = {
     "memfd_create:EPERM": "memfd_create: Operation not permitted",
     "memfd_create:ENOSYS@1": "memfd_create: Function not implemented",
@@ -86,7 +86,7 @@ def exchange_long(bench):
 
 
 def leaves(bench):
-    """A peer that has left, or has ended without a word: what is posted to it ends with an error, over a new lane, too."""
+    """A peer that has left, or has ended silently: a post to it ends with an error, over a new lane, too."""
     for how in ("orderly", "sudden"):
         output = bench.launched(2, "leaver", how)
         expect("leaver: all has ended" in output, how, output)
@@ -94,7 +94,7 @@ def leaves(bench):
 
 
 def scatters(bench):
-    """Who is at the fence is connected all the same, to peers who wait for that."""
+    """A process at the fence is connected all the same, to peers that wait for that."""
     output = bench.launched(4, "scatterer")
     expect("scatterer: all have heard" in output, "no end", output)
 
@@ -112,14 +112,14 @@ def crowded(bench):
 
 
 def crossed(bench):
-    """Threads that wait for what hangs on another's lane: a paper's two programs, and one with puts."""
+    """Threads that wait for operations of another's lane: a paper's two programs, and one with puts."""
     for what in ("sends", "gets", "puts"):
         output = bench.launched(2, "crossed", what, 100)
         expect(f"crossed: {what} of 100 rounds are over" in output, what, output)
 
 
 def incast(bench):
-    """3 processes of 4 threads send to one thread: none starves, on one lane, or on one that nobody else serves."""
+    """3 processes of 4 threads send to one thread: none starves, on one lane, or on one that no other thread serves."""
     for lanes in (1, 2):
         window = 8_000_000 if bench.provider == "shm" else 200_000
         print(bench.launched(4, "incast", 4, window, 10, lanes=lanes))
@@ -138,13 +138,13 @@ def posters(bench):
 
 
 def killed(bench):
-    """A peer that is killed: what is under way to it ends with an error in time, whatever it was at, and messages between the others go on."""
+    """A peer that is killed: posted operations to it end with an error in time, in every state, and messages between the others go on."""
     for how in ("stopped", "running", "silent"):
         print(bench.launched(3, "survivor", how, 10))
 
 
 def gone_region(bench):
-    """Puts and gets of what is registered no longer: an error each, and over shm nothing else."""
+    """Puts and gets of memory that is registered no longer: an error each, and over shm nothing else."""
     bench.launched(2, "gone_region", "alone" if bench.name == "shm" else "any")
 
 
@@ -157,7 +157,8 @@ def forks(bench):
 
 
 def thresholds(bench):
-    """What is copied, and who moves what is not, as the user says: every byte all the same; what a network can't do is refused, with the remedy."""
+    """The user chooses which messages are copied, and which side moves the others. Every byte is right all the same; a choice that a network can't serve is
+    refused, with the remedy."""
     for eager, rendezvous in ((64, "auto"), (500, "read"), (8168, "read" if bench.name == "shm" else "write")):
         output = bench.launched(4, "exchange", 4, 50_000, LARKLANE_MESSAGE_EAGER_MAX=str(eager), LARKLANE_MESSAGE_RENDEZVOUS=rendezvous)
         expect(re.search(r"exchange: \d+ messages", output), f"no end, {eager} {rendezvous}", output)
@@ -179,7 +180,7 @@ def pressure_asleep(bench):
 
 
 def pressure_unreceived(bench):
-    """The same of one that makes progress, but takes nothing."""
+    """The same of a receiver that makes progress, but takes nothing."""
     pressure(bench, "unreceived")
 
 
@@ -191,7 +192,7 @@ def pressure_minutes(bench):
 
 
 def footprint(bench):
-    """What a process takes in memory: context, lanes, peers, operations, none of them before it is used, all of them once."""
+    """The memory of a process: context, lanes, peers, operations, none of them before it is used, all of them once."""
     env = {"FI_OFI_RXM_MSG_RX_SIZE": "64"}  # libfabric's own: docs/user/messages.md
     print(bench.launched(4, "footprint", "used", bench.name, 16 if bench.name == "shm" else 2, 10, lanes=64, **env))
     for size in (1, 1_000_000):
@@ -201,7 +202,7 @@ def footprint(bench):
 
 
 def footprint_times(bench):
-    """... and in time, to begin and to end: lanes that nobody uses take none."""
+    """... and in time, to begin and to end: unused lanes take none."""
     print(bench.ran(bench.folder / "footprint", "times", FI_OFI_RXM_MSG_RX_SIZE="64"))
 
 
@@ -227,7 +228,7 @@ SHAPES = (  # processes, words, ways
 
 
 def rates(bench):
-    """`larklane bench message-rate` and `message-latency`: each shape, operation and completion; what came is looked at from end to end."""
+    """`larklane bench message-rate` and `message-latency`: each shape, operation and completion; received bytes are checked from end to end."""
     for benchmark, metric in (("message-rate", "rate_per_s"), ("message-latency", "half_round_trip_ns")):
         for count, words, ways in SHAPES if bench.provider == "shm" else (*SHAPES[::4], SHAPES[-1]):
             output, record = measured(bench, count, benchmark, "--sizes", "1,8,100K", *words)
@@ -251,7 +252,7 @@ APPLICATIONS = {  # words of three sizes, samples
 
 
 def applications(bench):
-    """Each in threads and in processes, on two and on six: what it has computed is what one thread computes."""
+    """Each in threads and in processes, on two and on six: the result equals that of one thread."""
     for benchmark, (words, metrics) in APPLICATIONS.items():
         for count, shape, ways in ((2, ["--threads", 3, "--lanes", 2], ["shared", "own", "shared'"]), (6, ["--threads", 2], ["shared", "own", "shared'"]),
                                    (4, ["--threads", 2, "--ways", "everywhere"], ["everywhere", "everywhere'"])):
@@ -270,7 +271,7 @@ SWITCHES = ("own", "single-threaded", "shared", "process-lock", "one-pool", "pro
 
 
 def switches(bench):
-    """`larklane bench lanes`: with each switch what was sent comes, and threads with lanes of their own don't meet."""
+    """`larklane bench lanes`: with each switch all messages arrive, and threads with lanes of their own don't meet."""
     for layout in ("own", "packed"):
         for count in (1, 2):
             output, record = measured(bench, count, "lanes", "--sizes", "8,100K", "--threads", 2, "--window", 16, "--layout", layout)
@@ -285,7 +286,7 @@ def switches(bench):
                     # A lane's own credit goes out from its turns: a post in some hundred.
                     if count == 1 and point["bytes"] == 8 and series["way"] in ("own", "own'", "single-threaded", "progress-own"):
                         expect(max(samples["held_share"]) < 0.02, f"{series['way']}: {samples['held_share']}", output)
-    # More than there are lanes by default: each has one all the same, and nobody has set that.
+    # More than there are lanes by default: each has one all the same, without an option.
     threads = min(len(os.sched_getaffinity(0)), 16) + 1
     for count in (1, 2):
         output, record = measured(bench, count, "lanes", "--sizes", 8, "--threads", threads, "--window", 16, lanes=None)
@@ -294,7 +295,7 @@ def switches(bench):
 
 
 def refusals(bench):
-    """Said once, by name, and nothing is measured."""
+    """Reported once, by name, and nothing is measured."""
     for count, words, expected in (
         (3, [], "message-rate needs 2 ranks, here are 3: larklane launch -n 2 larklane bench message-rate"),
         (2, ["--ways", "everywhere", "--threads", 2], "needs 4 ranks, here are 2: larklane launch -n 4"),
@@ -354,7 +355,7 @@ def processes_of(program):
 
 
 def stranger(bench):
-    """Another user that knows all ports of a job: none takes it, at whatever time it asks, and each byte and each message is right."""
+    """Another user that knows all ports of a job: none accepts it, at any time, and each byte and each message is right."""
     tried = set()
     with trust_test.stranger_of(bench.build) as attack_all, concurrent.futures.ThreadPoolExecutor(1) as pool:
         job = pool.submit(bench.launched, 3, "exchange", 2, 60_000, seconds=200)
@@ -381,7 +382,7 @@ BY_OFI = "LARKLANE_MESSAGE_PROVIDER=ofi"
 
 
 def apart(bench):
-    """Ranks in namespaces of their own, or of another user: all messages arrive, or the reason is said, with the remedy; none waits for ever."""
+    """Ranks in namespaces of their own, or of another user: all messages arrive, or the error has the reason and the remedy; none waits for ever."""
 
     def ran(rank, way, provider, status, *texts, **env):
         words = way.split()[0]

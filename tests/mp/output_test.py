@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What the command reads and prints: files without an end, output that is not taken, texts that a terminal would obey; and programs that Larklane can't be
-under by a preload alone.
+"""Input and output of the command: files without an end, refused output, texts that a terminal would obey; and programs that a preload alone
+can't put under Larklane.
 
   output_test.py --build DIR CASE [MPI]     one case
   output_test.py --list                     every case, one a line
@@ -47,7 +47,7 @@ def run(*words, env=None, **options):
 
 
 def full(bench):
-    """Standard output on a full device: status 1, and one line that says why."""
+    """Standard output on a full device: status 1, and one line with the reason."""
     larklane = bench.command
     record = bench.scratch / "none.json"
     for words in (["--help"], ["--version"], ["run", "--help"], ["info", "--options"], ["info", "--options", "--json"], ["model"], ["simulate", "--to", "1M"],
@@ -98,7 +98,7 @@ def escaped(bench):
 
 
 def unused(bench):
-    """A program that asks the MPI's library itself: with --summary one line says that no call came through us."""
+    """A program that calls the MPI's library by itself: with --summary one line reports that no call came through us."""
     program = bench.scratch / "asks"
     source = bench.scratch / "asks.c"
     source.write_text(DLOPEN)
@@ -203,7 +203,7 @@ class Place:
         self.narrow = fill if kind == "full" else f"mount -o remount,bind,ro {quoted}"
 
     def run(self, *words, prepare="true", env=None):
-        """`prepare`: shell words that put something there before. @return how it ended, and {name: bytes} of what is there then: `after` is a copy"""
+        """`prepare`: shell words that create files before. @return how it ended, and {name: bytes} of the files afterwards: `after` is a copy"""
         for folder in (self.folder, self.after):
             shutil.rmtree(folder, ignore_errors=True)
         self.folder.mkdir()
@@ -252,7 +252,7 @@ def launcher(bench):
 
 
 def filling(bench):
-    """A disk that is full after a while: what was measured until then can be read."""
+    """A disk that fills up after a while: the measurements until then can be read."""
     place = Place(bench, "full", leaves=32)
     words = ["bench", "latency", "--with", "native", "--launcher", launcher(bench), "--sizes", "8,16,32,64,128,256", "--iterations", "60", "--warmup", "1", "--repetitions", "2"]
     done, there = place.run(bench.command, *words, "--out", place.folder, env=bench.mpi.environment)
@@ -319,7 +319,7 @@ def points_in(path):
 
 
 def interrupted(bench):
-    """^C: status 130, no process stays, and what was measured is kept."""
+    """^C: status 130, no process stays, and the measurements so far are kept."""
     out, environment, many = bench.scratch / "bench", bench.mpi.environment, ["--iterations", "100000"]
     words = [bench.command, "bench", "all", "--with", "native", "--launcher", launcher(bench), "--out", out, "--sizes", "4K,8K,16K,32M", "--threads", "2", "--compute-us", "1",
              "--budget", "8000", "--launch-limit", "240", "--ways", "join", "--iterations", "100"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is said of a peer: by `larklane info --peer` on one host (between hosts: tests/hosts/pairs_test.py), and by warnings of one that lives in
+"""Information about a peer: by `larklane info --peer` on one host (between hosts: tests/hosts/pairs_test.py), and by warnings about a peer that lives in
 another namespace or runs as another user.
 
   peer_test.py --build DIR CASE [MPI]     one case
@@ -15,7 +15,7 @@ import sys
 import stub_test
 from stub_test import REFUSED, Skip, expect, launch, system
 
-# What MPICH itself wants where its processes do not see each other, or do not reach each other's memory.
+# The variables that MPICH itself needs where its processes do not see each other, or do not reach each other's memory.
 BY_TCP = {"UCX_TLS": "tcp,self"}
 NOT_LOCAL = {**BY_TCP, "MPIR_CVAR_NOLOCAL": "1"}
 OWN_PROCESSES = "unshare --pid --fork --mount-proc"
@@ -25,7 +25,7 @@ AS_NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups"
 
 
 def explained(bench):
-    """`larklane info --peer` says where a peer is, by what pairs with it go and why, and what it can't know."""
+    """`larklane info --peer` prints the place of a peer, the provider of pairs with it and the reason, and the unknown facts."""
 
     def ask(peer, launcher=(), **options):
         command = (*launcher, bench.command, "info", "--json", "--peer", peer)
@@ -56,7 +56,7 @@ def explained(bench):
 
 
 def pair(bench, first, second, **env):
-    """Output of a pair of which each rank is started through a command of its own."""
+    """Output of a pair; each rank is started through a command of its own."""
     for way in (first, second):
         words = way.split()
         if words and (not shutil.which(words[0]) or "failed" in system("sh", "-c", f"{way} true 2>/dev/null || echo failed")):
@@ -81,7 +81,7 @@ def shared_memory(bench):
 
 
 def apart(bench):
-    """A rank that local sockets do not reach: either side says the true reason and the remedy, once, and the MPI carries the pair."""
+    """A rank that local sockets do not reach: either side reports the true reason and the remedy, once, and the MPI carries the pair."""
     one_network, one_user = "start the ranks of a host in one network namespace", "start all ranks as one user"
     for second, reason, remedy, env in ((OWN_NETWORK, "in another network namespace", one_network, {}), (OWN_USERS, "as user", one_user, {}),
                                         (AS_NOBODY, "as user", one_user, NOT_LOCAL)):
@@ -92,13 +92,13 @@ def apart(bench):
             for part in (f"rank {1 - rank} runs under Larklane", reason, f"remedy: {remedy}", "left to the MPI"):
                 expect(part in warnings[0], f"{second}: no '{part}'", warnings[0])
             expect("runs without" not in warnings[0], f"{second}: called absent", warnings[0])
-    # One that is in fact without Larklane is called that.
+    # A rank that is in fact without Larklane is reported as such.
     outcome = pair(bench, "", f"{bench.command} run --mpi native")
     expect("rank 1 runs without this Larklane" in outcome.by_rank[0], "not called absent", outcome.output)
 
 
 def other_launcher(bench):
-    """Open MPI's program by MPICH's mpiexec: each rank but the first says that its MPI takes it for rank 0, why, and what to do."""
+    """Open MPI's program by MPICH's mpiexec: each rank but the first reports that its MPI takes it for rank 0, with reason and remedy."""
     foreign = launch.MPIS["mpich5"]
     if not foreign.installed():
         raise Skip(f"{foreign.title} is not installed")

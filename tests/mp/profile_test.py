@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`larklane profile` on real programs: what it records is what happened, and what can't be recorded or read is said.
+"""`larklane profile` on real programs: its records match the events, and it reports events that it can't record and files that it can't read.
 
   profile_test.py --build DIR CASE [MPI]     one case, on one MPI of launch.py where the case wants one
   profile_test.py --list                     `CASE` or `CASE MPI` of every case, one a line
@@ -60,7 +60,7 @@ class Bench(stub_test.Bench):
 
 
 def lines_ok(output):
-    """Of how many ranks the program says that it is well; a folder's name can have an "ok" in it, too."""
+    """Of how many ranks the program reports success; a folder's name can have an "ok" in it, too."""
     return output.split("\n").count("ok")
 
 
@@ -138,7 +138,7 @@ def native(bench):
 
 
 def waits(bench):
-    """A receiver that never asks: Larklane looks while it waits."""
+    """A receiver that never asks: Larklane polls while it waits."""
     source = bench.scratch / "waits.c"
     source.write_text("""
 #include <mpi.h>
@@ -175,7 +175,7 @@ int main(void) {
 
 
 def check_threads(found):
-    """What tests/mp/profile/threads.c does is in its profile."""
+    """The steps of tests/mp/profile/threads.c are in its profile."""
     sends = [message for message in found.messages if message.rank == 0]
     expect(len(sends) == 40 and all(message.peer == 1 and message.bytes == 8000 for message in sends), str(sends))
     for tag in (1, 2, 3, 4):
@@ -195,7 +195,7 @@ def check_threads(found):
 
 
 def check_processor_time(records):
-    """Who sleeps for 2 ms has not used them, and did not wait for a core; who computes has. What takes no time is not told of."""
+    """A thread that sleeps for 2 ms has not used them, and did not wait for a core; a thread that computes has. Spans that take no time have no record."""
     told = {kind: [record for record in records if record.kind == kind and record.handle > 0]
             for kind in (Kind.REGION, Kind.MEMBER, Kind.BARRIER, Kind.THREAD, Kind.JOIN)}
     short = [record for record in records if record.kind == Kind.MEMBER and record.end_ns - record.begin_ns < 0.1 * MS]
@@ -259,7 +259,7 @@ def nested(bench):
         for records in bench.load().records.values():
             members = [record for record in records if record.kind == Kind.MEMBER]
             numbers = collections.Counter(record.a for record in members)
-            # LLVM's does not tell of the inner ones.
+            # LLVM's does not report the inner ones.
             expect(numbers in (dict.fromkeys((1, 2, 3, 4), count) for count in (8, 16)), f"{program.name}: {numbers}")
 
 
@@ -277,14 +277,14 @@ def halos(bench):
 
 
 def questions(bench):
-    """What a late thread uses is told of its first 256 steps, which are enough for a replay, not of all."""
+    """The use of cores of a late thread is recorded for its first 256 steps, which are enough for a replay, not for all."""
     bench.profile(bench.heat2d, "--n", 128, "--steps", 700, "--threads", 2, "--late-ms", 0.5, "--mode", "isend")
     told = collections.Counter(record.thread for record in bench.load().records[0] if record.kind == Kind.BARRIER and record.handle > 0)
     expect(256 <= max(told.values()) < 600, f"told of {told} of 700 steps")
 
 
 def dies(bench):
-    """What a program had recorded when it was killed is there."""
+    """The records of a program until it was killed are there."""
     bench.profile(bench.program("threads"), "--die", status=None)
     found = bench.load()
     expect(any("without MPI_Finalize" in problem for problem in found.problems), str(found.problems))
@@ -337,7 +337,7 @@ def reuse(bench):
 
 
 def routes(bench):
-    """Whom a message goes to, and how much it is, is asked once: not once too seldom."""
+    """The peer and the size of a message are asked for once: not once too seldom."""
     output = bench.profile(bench.program("routes"), ranks=6)
     expect(lines_ok(output) > 0, "the program is not well", output)
     sends = [(record.a, record.value) for record in bench.load().records[0] if record.kind == Kind.SEND]
@@ -347,7 +347,7 @@ def routes(bench):
 
 
 def writes(bench):
-    """Which thread wrote each page of what is sent, also if it is the kernel that wrote it for that thread."""
+    """The thread that wrote each page of a message, also if the kernel wrote it for that thread."""
     output = bench.profile(bench.program("writes"), options=["--trace-writes"], status=None)
     if "writes can't be traced" in output:
         raise Skip("userfaultfd is not permitted")
@@ -373,7 +373,7 @@ def writes(bench):
 
 
 def writers(bench):
-    """Which threads write which part of heat2d's rows is the same in both runs, whatever their numbers in the files are; the prediction takes it."""
+    """The threads that write each part of heat2d's rows are the same in both runs, under any numbers in the files; the prediction takes it."""
     words = [bench.heat2d, "--n", 8192, "--rows", 16, "--steps", 20, "--threads", 4, "--mode", "isend"]
     if "writes can't be traced" in bench.profile(*words, options=["--trace-writes"], status=None):
         raise Skip("userfaultfd is not permitted")
@@ -388,7 +388,7 @@ def writers(bench):
 
 
 def untraced(bench):
-    """Where writes can't be traced the program does not run, and why is said."""
+    """Where writes can't be traced the program does not run, and the error has the reason."""
     allowed = pathlib.Path("/proc/sys/vm/unprivileged_userfaultfd")
     bench.scratch.chmod(0o777)
     program = bench.program("free")
@@ -430,13 +430,13 @@ def hosts(bench):
 
 
 def bad_files(bench):
-    """What can't be read is named, what can is used."""
+    """Unreadable files are named, readable ones are used."""
     bench.profile(bench.program("step"), 50)
     good = (bench.folder / "rank-00001.larkprof").read_bytes()
     path = bench.folder / "rank-00001.larkprof"
 
     def said(status):
-        """What is printed of the folder, which ends with `status`."""
+        """The output about the folder, which ends with `status`."""
         with contextlib.redirect_stderr(io.StringIO()) as text, contextlib.redirect_stdout(text):
             expect(profile_command.main([str(bench.folder)]) == status, f"not status {status}", text.getvalue())
         return text.getvalue()

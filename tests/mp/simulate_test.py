@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`larklane simulate` from the command line, and what policy `learned` has to show on its network.
+"""`larklane simulate` from the command line, and the required results of policy `learned` on its network.
 
   simulate_test.py --build DIR CASE     one case
   simulate_test.py --list               every case, one a line
@@ -16,14 +16,14 @@ from stub_test import REFUSED, expect, system
 
 
 def copies(bench):
-    """It computes with the file's costs, repeats itself, and refuses what is no such file."""
+    """It computes with the file's costs, repeats itself, and refuses a file of another kind."""
     costs = bench.scratch / "costs.txt"
     named = ("cores 2", "piece_bytes 32768", "pready 0", "move 0", "first 0", "line 0", "turn 0", "switch 0")
     calls = [f"copy 1048576 {bytes_} {' '.join([str(bytes_ / 8)] * 6)}" for bytes_ in (2048, 32768)]  # 8 GB/s
     costs.write_text("\n".join(["larklane copy costs 1", *named, *calls, "end"]) + "\n", encoding="utf-8")
     words = ("simulate", "--costs", costs, "--pattern", "late-thread", "--spread-us", 1000, "--partitions", 4, "--from", "1M", "--to", "1M", "--rounds", 3)
     made = json.loads(system(bench.command, *words, "--json"))
-    # One group: the message, of which the receiver copies a half; several: a half of the first thread's half.
+    # One group: the receiver copies a half of the message; several: a half of the first thread's half.
     expect(made["counts"] == [1, 2, 4], "other groups", str(made))
     for figure, us in zip(made["rows"][0]["by_groups"], (1 << 16, 1 << 15, 1 << 15), strict=True):
         expect(us / 1e3 < figure["exposed_us"] < 1.01 * us / 1e3, "not what the costs say", str(made))
@@ -38,7 +38,7 @@ def copies(bench):
 
 
 def learns(bench):
-    """Against an oracle, 476 points: scripts/policies/learned.py says what has to hold."""
+    """Against an oracle, 476 points: scripts/policies/learned.py has the bounds."""
     system(sys.executable, pathlib.Path(__file__).parents[2] / "scripts/policies/learned.py", "--check", bench.command, seconds=1100)
 
 

@@ -95,7 +95,7 @@ def same_calls(bench):
     counts = {}
     for name, command in (("native", []), ("larklane", [bench.command, "run"])):
         file = bench.scratch / name
-        # One process: what libmpi polls internally does not depend on another's speed.
+        # One process: the number of libmpi's internal polls does not depend on another's speed.
         bench_env = {"COUNTER_FILE": str(file), "LD_PRELOAD": str(counter)}
         outcome = launch.launch(bench.mpi, 1, [str(word) for word in (*command, program)], 240, bench_env)
         expect(outcome.status == 0, f"status {outcome.status}", outcome.output)
@@ -124,7 +124,7 @@ def ptracer(bench):
 
 
 def tool(bench):
-    """A PMPI tool counts what it counts without us, preloaded behind us or before us."""
+    """The counts of a PMPI tool are those without us, preloaded behind us or before us."""
     tool_library = bench.compile("tool.so", "tool.c", flags=("-shared", "-fPIC"), compiler=bench.mpi.wrapper)
     program = bench.program()
 
@@ -183,7 +183,7 @@ def mpi4py(bench):
 
 
 def spawned(bench):
-    """A program is spawned as without us, found in the same places, and runs under Larklane; what can't be spawned fails as without us."""
+    """A program is spawned as without us, found in the same places, and runs under Larklane; a spawn that fails without us fails as there."""
     program = bench.compile("spawner", "spawner.c", compiler=bench.mpi.wrapper)
     hidden = bench.scratch / "folder"
     hidden.mkdir()
@@ -198,7 +198,7 @@ def spawned(bench):
                 break
         return found
 
-    # Side by side, because an MPI may wait until its time is up for what it could not spawn.
+    # Side by side, because an MPI may wait until its time is up for a process that it could not spawn.
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
 
         def start(command, *words):
@@ -209,7 +209,7 @@ def spawned(bench):
         asked = ([hidden], [bench.scratch / "nothing"], ["hidden", f"wdir={hidden}"], [program], ["spawner"],
                  ["./folder/hidden", f"wdir={bench.scratch}"], ["hidden", f"path={hidden}"])
         pairs = [(words, start([], *words, oversubscribe), start(run, *words, oversubscribe)) for words in asked]
-        # A child's command is given the choice of its parents, even one that they were warned of.
+        # A child's command gets the choice of its parents, even one that they were warned about.
         chosen = [start(command, program, oversubscribe) for command in (
             ["env", "LARKLANE_MPI=auto", *run], ["env", f"LD_PRELOAD={bench.preload}", "LARKLANE_MPI=zzz"])]
         off = start(run, program, oversubscribe, "larklane=off")
@@ -320,7 +320,7 @@ def unknown_mpi(bench):
 
 
 def refusals(bench):
-    """`run` refuses what it cannot serve: exit status 2, with the reason."""
+    """`run` refuses programs that it cannot serve: exit status 2, with the reason."""
 
     def refused(command, *words):
         output = system(bench.command, "run", *command, status=REFUSED)
@@ -367,7 +367,7 @@ def refusals(bench):
         set_user.chmod(0o755 | stat.S_ISUID)
         refused([set_user], "set-user-id", "copy")
 
-    # What was spawned is started all the same, without Larklane: its parents wait for it.
+    # A spawned process is started all the same, without Larklane: its parents wait for it.
     birth = f"spawn-1:{'0' * 31}1:0@job"
     preloaded = bench.scratch / "preloaded.c"
     preloaded.write_text(
@@ -387,7 +387,7 @@ def refusals(bench):
 
 
 def mistakes(bench):
-    """What can't work as typed is named."""
+    """Commands that can't work as typed are named."""
     for first_line, word in (("#!/no/such/python3 -u", "/no/such/python3, is not there"), ("#!/bin/sh\r", "carriage return")):
         orphan = bench.scratch / "orphan"
         orphan.write_text(f"{first_line}\n")
@@ -430,7 +430,7 @@ def info(bench):
 
 
 def model(bench):
-    """`larklane model` says what docs/design/model.md derives by hand, in text and as JSON, and refuses what can't be."""
+    """`larklane model` prints the results that docs/design/model.md derives by hand, in text and as JSON, and refuses impossible input."""
     network = ["--latency-ns", 1000, "--send-overhead-ns", 300, "--recv-overhead-ns", 400, "--gap-ns", 500, "--bandwidth", 10, "--partitions", 4]
     two_sizes = [*network, "--from", "404", "--to", "808"]
     made = json.loads(system(bench.command, "model", *two_sizes, "--pattern", "simultaneous", "--per-part-ns", 7, "--json"))
@@ -456,7 +456,7 @@ def model(bench):
 
 
 def simulate(bench):
-    """`larklane simulate` agrees with `larklane model` where a processor's steps are free, repeats itself, and refuses what can't be."""
+    """`larklane simulate` agrees with `larklane model` where a processor's steps are free, repeats itself, and refuses impossible input."""
     network = ("--latency-ns", 1000, "--send-overhead-ns", 200, "--recv-overhead-ns", 150, "--gap-ns", 250, "--bandwidth", 10,
                "--partitions", 16, "--from", "16K", "--to", "16M", "--json")
     for pattern in (("simultaneous",), ("laggard", "--spread-us", 100)):
@@ -497,7 +497,7 @@ def simulate(bench):
 
 
 def fit(bench):
-    """`larklane model --fit` says what network a record is of, and what no record is."""
+    """`larklane model --fit` finds the network of a record, and rejects files that are no record."""
     latency_ns, sends_ns, receives_ns, gap_ns, byte_ns = 1000, 300, 400, 700, 0.1
 
     def samples_of(size):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a PMPI tool sees of a program under Larklane, before it and after it in the order of preloading.
+"""The calls of a program under Larklane as a PMPI tool sees them, before it and after it in the order of preloading.
 
   tool_test.py --build DIR CASE MPI     one case, on one MPI of launch.py
   tool_test.py --list                   `CASE MPI` of every case, one a line
@@ -19,7 +19,7 @@ from stub_test import INCLUDE, Bench, main  # noqa: E402
 
 
 def handed_on(bench):
-    """What a tool sees of calls on requests (docs/user/guide.md): before us all that the program calls; after us the MPI's requests and never ours."""
+    """The calls on requests that a tool sees (docs/user/guide.md): before us all that the program calls; after us the MPI's requests and never ours."""
     counter = bench.compile("counter.so", "counter.c", "counter_entries.S", flags=("-shared", "-fPIC", "-DCOUNT_CALLS_ONLY"))
     program = bench.compile("handed_on", "handed_on.c", compiler=bench.mpi.wrapper)
     names = ("Start", "Startall", "Wait", "Waitall", "Waitany", "Waitsome", "Test", "Testall", "Testany", "Testsome", "Request_free",
@@ -47,7 +47,7 @@ def handed_on(bench):
             stable = [name for name in names if not name.startswith("Test")]
             expect(all(after[name] == natively[name] for name in stable), f"not once each: natively {natively}", str(after))
         else:
-            # Half of the single requests are ours. What waits for ours, too, tests the MPI's.
+            # Half of the single requests are ours. A wait for ours tests the MPI's, too.
             wanted = {"Start": before["Start"] // 2, "Startall": 6, "Waitall": 2, "Request_free": 2, "Request_get_status": 1, "Psend_init": 0,
                       "Precv_init": 0, "Pready": 0, "Pready_range": 0}
             expect(all(after[name] == count for name, count in wanted.items()), f"mixed: expected {wanted}", str(after))

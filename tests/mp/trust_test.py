@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What strangers of a host learn of a job, and what they can do to it; and a program that closes descriptors that are not its own.
+"""The knowledge that strangers of a host gain of a job, and their possible attacks on it; and a program that closes descriptors that are not its own.
 
   trust_test.py --build DIR CASE [MPI]    one case
   trust_test.py --list                    `CASE` or `CASE MPI` of every case, one a line
@@ -29,7 +29,7 @@ from stub_test import Skip, expect, system
 
 BEGIN_S, END_S = 60, 60
 FUZZ_S, SOAK_S = 4, 600
-SILENT = 800  # connections that say nothing, to each socket
+SILENT = 800  # silent connections, to each socket
 UNPROVEN = 64  # base/unproven.hpp
 MAGIC, BOARD_MAGIC = 0x6B72616C, 0x4C4C4231
 VERSION = int(re.search(r"kProtocolVersion = (\d+)", (launch.ROOT / "src/control/plane/wire.hpp").read_text(encoding="utf-8"))[1])
@@ -60,7 +60,7 @@ def text_of(path):
 
 
 def begun(read):
-    """Process ids of both ranks, once both have begun. @param read  what has been printed so far"""
+    """Process ids of both ranks, once both have begun. @param read  the output so far"""
     deadline = time.monotonic() + BEGIN_S
     while time.monotonic() < deadline:
         pids = dict(re.findall(r"rank (\d) has begun, pid (\d+)", read()))
@@ -72,7 +72,7 @@ def begun(read):
 
 @contextlib.contextmanager
 def started(bench, commands, env, name="log"):
-    """Processes, whose output is in one file; ended in any case. Yields that file's reader."""
+    """Processes with their output in one file; ended in any case. Yields that file's reader."""
     log = bench.scratch / name
     with open(log, "wb") as out:
         processes = [subprocess.Popen([str(word) for word in command], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -159,7 +159,7 @@ def secrets_native(bench):
             expect_unseen(bench, secret, pids, read())
             over.touch()
         both_right(read())
-    # What is started and is none of the job does not get it.
+    # A started process that does not belong to the job does not get it.
     python = bench.scratch / "python"
     python.write_text("#!/bin/sh\nenv\n", encoding="utf-8")
     python.chmod(0o755)
@@ -293,7 +293,7 @@ def fds_of(pid):
 
 
 def flood(pids, doors):
-    """Connections that say nothing cost little."""
+    """Silent connections cost little."""
     before = {pid: fds_of(pid) for pid in pids}
     held = [local(name) for names, _ in doors.values() for name in names for _ in range(SILENT)]
     held += [remote(port) for _, ports in doors.values() for port in ports for _ in range(SILENT)]
@@ -311,7 +311,7 @@ def attack(read, seconds, launcher=None):
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 16384),) * 2)
     pids = begun(read)
     everyone = pids + ([launcher] if launcher else [])
-    # On one host MPI programs under Larklane listen at names alone: what has a port there is the MPI's, which limits no connections.
+    # On one host MPI programs under Larklane listen at names alone: a socket with a port is the MPI's, which limits no connections.
     doors = {pid: doors_of(pid, launcher is not None) for pid in everyone}
     names = [name for names, _ in doors.values() for name in names]
     ports = [port for _, ports in doors.values() for port in ports]
@@ -328,7 +328,7 @@ def expect_few_warnings(output, most=24):
 
 
 def strangers(bench, seconds=FUZZ_S):
-    """Whatever strangers send to the sockets of a job, under its ranks' own names, too: all rounds are right."""
+    """Strangers send arbitrary bytes to the sockets of a job, under its ranks' own names, too: all rounds are right."""
     if not bench.mpi:
         log = bench.scratch / "log"
         with open(log, "wb") as out:
@@ -364,7 +364,7 @@ def strangers_minutes(bench):
 
 
 LINKS = 6
-SILENT_DATA = 300  # connections that say nothing, to each port
+SILENT_DATA = 300  # silent connections, to each port
 GROWN_KB = 8192
 
 
@@ -378,7 +378,7 @@ def tcp_names(pids, is_listening=False):
 
 @contextlib.contextmanager
 def stranger_of(build, silent=0):
-    """A process of another user (tests/net/stranger_client.hpp). Yields what attacks names, and @return how many were there to be asked"""
+    """A process of another user (tests/net/stranger_client.hpp). Yields a function that attacks the named doors. @return of it: how many there were"""
     program = build / "tests/net/stranger"
     if not program.exists():
         raise Skip(f"{program} is not built")
@@ -400,7 +400,7 @@ def stranger_of(build, silent=0):
 
 
 def stopped(read, pids, rank, what):
-    """Waits until the rank has said so, and has stopped."""
+    """Waits until the rank has reported it, and has stopped."""
     deadline = time.monotonic() + BEGIN_S
     while time.monotonic() < deadline:
         if f"rank {rank} stops: {what}\n" in read() and text_of(f"/proc/{pids[rank]}/stat").rpartition(")")[2].split()[:1] == ["T"]:
@@ -472,8 +472,9 @@ def strangers_tcp(bench):
 
 # --- descriptors ------------------------------------------------------------------------------------
 
-# A launcher kills what is left when a rank has closed the descriptor to it, or is over. So the program is in a session of its own; the
-# process that the launcher knows holds that descriptor, too, and ends after the programs of both ranks.
+# A launcher kills the remaining ranks when a rank has closed the descriptor to it, or is over. So the program is in a
+# session of its own. The process that the launcher knows holds that descriptor, too, and ends after the programs of
+# both ranks.
 ORPHAN = """folder=$1; shift
 setsid "$@" & wait $!
 touch "$folder/over.$$"
@@ -486,7 +487,7 @@ exit 1"""
 
 
 def closed(bench):
-    """A rank that closes all descriptors: its own rounds fail with a text, its peer hears that it has closed its connection, and nothing hangs."""
+    """A rank that closes all descriptors: its own rounds fail with a text, its peer gets the notice of the closed connection, and nothing hangs."""
     if bench.mpi:
         command = ["sh", "-c", ORPHAN, "orphan", str(bench.scratch), str(bench.command), "run", str(bench.program), "close"]
         outcome = launch.launch(bench.mpi, 2, command, 60, {})

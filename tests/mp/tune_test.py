@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`larklane tune`, and what the engine does with the file that it writes.
+"""`larklane tune`, and the engine's use of the file that it writes.
 
   tune_test.py --build DIR CASE [MPI]     one case, on one MPI of launch.py where the case wants one
   tune_test.py --list                     `CASE` or `CASE MPI` of every case, one a line
@@ -38,7 +38,7 @@ class Tuned(stub_test.Bench):
         return system(*self.command_words(*words), env=self.environment, status=status)
 
     def measured(self):
-        """Output of a quick `larklane tune`; what other programs do here may spoil a few rounds."""
+        """Output of a quick `larklane tune`; other programs here may spoil a few rounds."""
         for _ in range(3):
             words = self.command_words(*QUICK)
             done = subprocess.run(list(map(str, words)), env={**os.environ, **self.environment},
@@ -138,7 +138,7 @@ def ignored(bench):
 
 
 def chosen(bench):
-    """What the file says is what happens: of 2 partitions one arrives while the other is held back if, and only if, they are 2 groups."""
+    """The file decides: of 2 partitions one arrives while the other is held back if, and only if, they are 2 groups."""
     if not next(provider for provider in json.loads(system(bench.command, "info", "--json"))["providers"] if provider["name"] == "shm attach write")["available"]:
         raise stub_test.Skip("no attach, no groups")
     host, file, record = bench.tuning(), bench.scratch / "file", bench.scratch / "record.json"
@@ -177,7 +177,7 @@ def trial(cpu, groups, exposed_ns, **changes):
 
 
 def written(bench):
-    """What is written follows from the samples, and only a tuning file is overwritten."""
+    """The written file follows from the samples, and only a tuning file is overwritten."""
     cpu = bench.tuning()["cpu"]
     samples, out = bench.scratch / "samples.json", bench.scratch / "folder" / "out.txt"
 
@@ -199,7 +199,7 @@ def written(bench):
     output = write(trial(cpu, 1, [50.0, 9000.0, 50.0]), trial(cpu, 2, [40.0, 60.0]), trial(cpu, 2, [40.0, None], way="partitioned'"), trial(cpu, 4, [1.0], way="join"), trial(cpu, 3, [1.0], wrong=1),
                    trial(cpu, 4, [40.0]))
     expect("\ngroups 4 4096 2\n" in out.read_text() and ranges[0] in out.read_text() and "1: 0.1 2: 0.0 4: 0.0" in output, out.read_text(), output)
-    # What that means: of 4 partitions 2 groups, else the rule; PLogGP's best, all at once but the last, 1 us late.
+    # The effect: of 4 partitions 2 groups, else the rule; PLogGP's best, all at once but the last, 1 us late.
     shown = system(bench.command, "model", "--tuned", "--from", "4K", "--to", "8K", "--partitions", "8", "--spread-us", "1",
                    env={**bench.environment, "LARKLANE_TUNING": str(out)})
     modelled, _, tabled = shown.partition("# groups by table")
@@ -224,7 +224,7 @@ def written(bench):
 
 
 def refused(bench):
-    """What can't be is named before anything is measured."""
+    """Impossible input is named before anything is measured."""
     for words, why in ((["--launcher", "/nonexistent/mpiexec -n 2"], "/nonexistent/mpiexec: not found; it takes an MPI's launcher"),
                        (["--launcher", "a 'b"], "quotation"), (["--launcher", ""], "no launcher"),
                        (["--launcher", "env", "--resume"], "--resume belongs to --search"), (["--search", "--resume", "--overwrite"], "--resume keeps"),

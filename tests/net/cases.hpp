@@ -1,5 +1,5 @@
 #pragma once
-// What any provider has to do. Both processes of a case run its function.
+// The cases that any provider has to pass. Both processes of a case run its function.
 
 #include <span>
 

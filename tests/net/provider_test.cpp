@@ -1,7 +1,8 @@
 // provider_test [--folder DIR] [--gid-index N] [--case NAME] [--latency] PROVIDER [DEVICE]
 //
-// What every provider has to do, each case between two processes that are forked before anything is
-// opened. Exit status: 0, 1 a case has failed, 2 wrong use, 77 there is no such provider here.
+// The cases that every provider has to pass, each between two processes that are forked before
+// anything is opened. Exit status: 0, 1 a case has failed, 2 wrong use, 77 there is no such
+// provider here.
 
 #include <sys/prctl.h>
 #include <sys/socket.h>

@@ -1,3 +1,5 @@
+// One of the two processes of a case.
+
 #include "side.hpp"
 
 #include <poll.h>

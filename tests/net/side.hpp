@@ -17,7 +17,7 @@
 
 namespace larklane::provider_test {
 
-/// Say where and end this process: the case has failed.
+/// Print the place and end this process: the case has failed.
 [[noreturn]] void fail(const char* file, int line, const std::string& what);
 #define CHECK(condition) \
   ((condition) ? void() : ::larklane::provider_test::fail(__FILE__, __LINE__, #condition))
@@ -60,7 +60,7 @@ struct Note : net::Operation {
   Status status;
 };
 
-/// An endpoint and what it has heard. Thread safety: single-owner.
+/// An endpoint and the immediates that it has received. Thread safety: single-owner.
 class Node final : public net::Receiver {
  public:
   explicit Node(net::Fabric& fabric, bool does_sleep = true) {

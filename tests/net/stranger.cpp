@@ -1,3 +1,5 @@
+// The process of the attacker: forks, changes the user, hands over the ports.
+
 #include "stranger.hpp"
 
 #include <arpa/inet.h>
@@ -24,7 +26,7 @@ constexpr unsigned kSecondsMost = 100;
   ::dup2(result, 3);
   ::close_range(4, ~0U, 0);
   become_stranger();
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // which a change of the user takes back
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // after the change of the user, which takes it back
   ::alarm(kSecondsMost);
   Intruder intruder(silent_count);
   int found = Intrusion::kNone;

@@ -1,5 +1,5 @@
 #pragma once
-// A process that does what stranger_client.hpp says to the ports of this one.
+// A process that attacks the ports of this one, as stranger_client.hpp states.
 
 #include <sys/types.h>
 
@@ -17,7 +17,7 @@ std::vector<std::uint16_t> own_ports();
 /// Thread safety: single-owner.
 class Stranger {
  public:
-  /// @param ports  to be tried  @param silent_count  connections to each that say nothing, and stay
+  /// @param ports  to be tried  @param silent_count  silent connections to each, which stay
   Stranger(const std::vector<std::uint16_t>& ports, std::size_t silent_count);
   ~Stranger();
   Stranger(const Stranger&) = delete;

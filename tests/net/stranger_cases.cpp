@@ -1,4 +1,4 @@
-// A process that has not been told a link's offer can't read, write, or be heard over it.
+// A process without a link's offer can't read, write, or deliver an immediate over it.
 
 #include <algorithm>
 #include <cstdio>
@@ -9,7 +9,7 @@
 namespace larklane::provider_test {
 namespace {
 
-/// What both sides do all the while: writes with immediates, each heard once, in their order.
+/// The work of both sides during the attack: writes with immediates, each received once, in order.
 class Rounds {
  public:
   Rounds(Side& side, Node& node, net::Link& link)
@@ -30,7 +30,7 @@ class Rounds {
     CHECK(first_wrong(target_, seed) == -1);
     side_.meet();  // the target may be written again
   }
-  /// Until both sides say so.
+  /// Until both sides agree.
   template <class IsOver>
   void run_until(IsOver&& is_over) {
     for (bool is_going_on = true; is_going_on;) {
@@ -68,7 +68,7 @@ void stranger(Side& side) {
   side.meet();
 }
 
-/// While a link awaits its peer it has to listen: the peer gets through, and nobody else.
+/// While a link awaits its peer it has to listen: the peer gets through, and no other process does.
 void stranger_in_between(Side& side) {
   struct Offer {
     std::size_t length;

@@ -1,3 +1,5 @@
+// The attack on a socket, by libfabric's protocols.
+
 #include "stranger_client.hpp"
 
 #include <arpa/inet.h>
@@ -124,7 +126,8 @@ int try_reads(const sockaddr_in& door) {
   return Intrusion::kConnected;
 }
 
-/// Whatever the port says: of channels, from first to last, of none, and of messages.
+/// Ignores the port's answers. Immediates of channels, from first to last, of none, and of
+/// messages.
 void try_to_be_heard(const sockaddr_in& door) {
   const UniqueFd socket = connect_to(door);
   if (!socket) return;

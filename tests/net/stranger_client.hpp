@@ -1,7 +1,7 @@
 #pragma once
-// What a process of another user does to a TCP socket of a job of which it knows all but the
-// secret: libfabric's protocols, and the layout of what is sent. It tries to read, to write, and to
-// be heard, and floods.
+// The attack of another user's process on a TCP socket of a job. It knows all but the secret:
+// libfabric's protocols, and the layout of the messages. It tries to read, to write, and to deliver
+// immediates, and floods.
 
 #include <netinet/in.h>
 
@@ -13,7 +13,7 @@
 
 namespace larklane::provider_test {
 
-/// What it came to.
+/// The outcome.
 struct Intrusion {
   static constexpr int kNone = 0;
   static constexpr int kConnected = 10;  ///< a port has taken its request
@@ -26,7 +26,7 @@ void become_stranger();
 /// Thread safety: single-owner.
 class Intruder {
  public:
-  /// @param silent_count  connections to each door that say nothing, and stay
+  /// @param silent_count  silent connections to each door, which stay
   explicit Intruder(std::size_t silent_count) noexcept : silent_count_(silent_count) {}
   /// @return Intrusion
   int attack(const sockaddr_in& door);

@@ -1,6 +1,8 @@
-// stranger SILENT-COUNT    attacks each ADDRESS:PORT that it reads, one a line, as
-// stranger_client.hpp says, and answers each with a line "ADDRESS:PORT refused", "... taken" or
-// "... read". SILENT-COUNT connections to each stay until the end.
+// stranger SILENT-COUNT
+//
+// Attacks each ADDRESS:PORT that it reads, one a line, as stranger_client.hpp states, and answers
+// each with a line "ADDRESS:PORT refused", "... taken" or "... read". SILENT-COUNT connections to
+// each stay until the end.
 
 #include <arpa/inet.h>
 

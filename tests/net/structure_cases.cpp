@@ -1,4 +1,4 @@
-// Several links and endpoints, memory, offers, and what a fabric says about itself.
+// Several links and endpoints, memory, offers, and the limits that a fabric states.
 
 #include <algorithm>
 #include <cstdio>
@@ -24,8 +24,8 @@ void limits(Side& side) {
   side.meet();
 }
 
-/// Two endpoints on each side, one of which nobody sleeps on, five links, of which two are between
-/// the same two endpoints.
+/// Two endpoints on each side, one of them without a sleeping thread; five links, two of them
+/// between the same two endpoints.
 void links_and_endpoints(Side& side) {
   struct Way {
     int own, other;

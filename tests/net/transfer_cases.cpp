@@ -1,4 +1,4 @@
-// Bytes and immediates: all there, each once, whatever the order.
+// Bytes and immediates: all there, each once, in any order.
 
 #include <algorithm>
 #include <atomic>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kSizes[] = {
     0, 1, 8, 4096, 4097, 8192, 8193, std::size_t{1} << 20, std::size_t{32} << 20};
-/// What is longer is cut by the layer above.
+/// The layer above cuts longer transfers.
 std::size_t as_allowed(std::size_t bytes, std::uint64_t most) {
   return static_cast<std::size_t>(std::min<std::uint64_t>(bytes, most));
 }
@@ -44,7 +44,7 @@ struct Pair {
   net::RemoteMemory to(std::size_t place) const {
     return {remote_target.address + place, remote_target.key};
   }
-  /// An immediate with nothing: what has been completed before is there when it is.
+  /// An immediate without bytes: all earlier completed writes are there when it arrives.
   void ring(std::uint32_t immediate) {
     side.complete([&](net::Operation& operation) {
       return link->write_small_immediate({}, to(0), immediate, operation);
@@ -149,7 +149,7 @@ void read(Side& side) {
   }
 }
 
-/// What is posted after a completion takes effect after it: a read sees what was written.
+/// An operation posted after a completion takes effect after it: a read sees the written bytes.
 void completion_orders(Side& side) {
   Pair pair(side);
   std::vector<std::byte> back(kSizes[4]);
@@ -207,8 +207,8 @@ void immediates_each_once(Side& side) {
   CHECK(wanted == pair.node.heard);
 }
 
-/// Where limits() says so, 8 bytes arrive as a whole: a thread that looks all the time never sees a
-/// half, although the stream that they come in is cut anywhere.
+/// Where limits() states so, 8 bytes arrive as a whole. A thread that polls all the time never sees
+/// a half, although the stream that carries them is cut anywhere.
 void words_are_whole(Side& side) {
   constexpr std::uint32_t kCount = 20000;
   constexpr std::size_t kStreamBytes = 1021;
@@ -265,7 +265,7 @@ void words_are_whole(Side& side) {
   side.meet();
 }
 
-/// Where limits() says so, immediates of 64 bits, beside the others.
+/// Where limits() states so, immediates of 64 bits, beside the others.
 void wide_immediates(Side& side) {
   if (!side.fabric->limits().has_wide_immediates) return;
   Pair pair(side);
@@ -289,7 +289,8 @@ void wide_immediates(Side& side) {
   CHECK(pair.node.heard_wide == wanted);
 }
 
-/// Where limits() says so, who sees the beginning of a write has the rest, too; whoever moves them.
+/// Where limits() states so, a thread that sees the beginning of a write has the rest, too. Any
+/// thread may move the bytes.
 void first_word_last(Side& side) {
   constexpr std::uint32_t kRounds = 500;
   constexpr std::uint64_t kBytesMax = 16384, kEachByte = 0x0101'0101'0101'0101;
@@ -319,7 +320,7 @@ void first_word_last(Side& side) {
         });
         side.wait("an answer", [&] { return pair.node.heard.size() == number; });
       } else {
-        // The immediate comes before or after: it says nothing more.
+        // The immediate comes before or after; it carries no further information.
         const std::uint64_t word = number * kEachByte;
         side.wait("the beginning", [&] {
           const std::uint64_t first = std::atomic_ref(seen[0]).load(std::memory_order_acquire);

@@ -64,7 +64,7 @@ void full_queue(Side& side) {
   side.meet();
 }
 
-/// Three parts, of which the middle one is registered.
+/// Three parts; the middle one is registered.
 class Fenced {
  public:
   static constexpr std::size_t kPart = std::size_t{1} << 20;
@@ -107,8 +107,8 @@ constexpr Attack kAttacks[] = {
     {"small with another key", 0, 64, 0x5a5a5a},
 };
 
-/// Try what is not allowed, then something that is. A completion may say only that the bytes have
-/// gone: then the refusal comes with what follows.
+/// Try a forbidden access, then an allowed one. A completion may mean only that the bytes have
+/// gone: then the refusal comes with the next operation.
 void attempt(Side& side, net::Link& link, const Attack& attack, const net::Transfer& allowed,
              Note& note) {
   net::Transfer wrong = allowed;
@@ -156,7 +156,7 @@ void bounds(Side& side) {
   }
 }
 
-/// `bytes` on both sides, linked; process 1 kills itself when process 0 says a byte.
+/// `bytes` on both sides, linked; process 1 kills itself when process 0 sends a byte.
 struct Victim {
   Victim(Side& side, std::size_t length)
       : node(side.open_node()),
@@ -180,8 +180,8 @@ struct Victim {
   const net::RemoteMemory remote;
 };
 
-/// What process 0 has under way when process 1 dies ends, whichever of the two was faster; what it
-/// posts afterwards ends with an error.
+/// All operations of process 0 that are posted when process 1 dies end, even if the death comes
+/// first. Later posts end with an error.
 void killed_peer(Side& side) {
   const net::Limits& limits = side.fabric->limits();
   const auto bytes_most = std::min(limits.read_bytes_max, limits.write_bytes_max);
@@ -223,7 +223,7 @@ void killed_peer(Side& side) {
               static_cast<double>(now_ns() - start) * 1e-9);
 }
 
-/// Nothing is under way when process 1 dies: the next posts find out, all of them.
+/// No operation is posted when process 1 dies: the next posts detect it, all of them.
 void killed_idle_peer(Side& side) {
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   Victim victim(side, kBytes);
@@ -258,8 +258,8 @@ void killed_idle_peer(Side& side) {
                 static_cast<double>(now_ns() - start) * 1e-9);
 }
 
-/// Over tcp@ of libfabric the side of the greater offer connects. It goes before the other side has
-/// been told its offer.
+/// Over tcp@ of libfabric the side of the greater offer connects. It ends before the other side
+/// gets its offer.
 void gone_before_connect(Side& side) {
   constexpr std::uint64_t kHeardNs = 200'000'000;
   if (side.fabric->limits().provider.find("tcp") == std::string::npos) return side.meet();

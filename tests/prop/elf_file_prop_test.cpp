@@ -1,5 +1,4 @@
-// Programs and libraries that are damaged: the reader says what is right in them, in time and in
-// few bytes.
+// Damaged programs and libraries: the reader reports the intact parts, in time and in few bytes.
 
 #include <elf.h>
 #include <gtest/gtest.h>
@@ -59,7 +58,7 @@ std::string program(std::uint16_t segments = 3, std::uint16_t sections = 2, std:
     segment.p_filesz = i == 0 ? 1 << 30 : count * sizeof(Elf64_Dyn) + 2 * sizeof(Elf64_Dyn);
     put(&file, kSegments + i * sizeof segment, segment);
   }
-  if (segments > 16) return file;  // of one that says so: without the rest
+  if (segments > 16) return file;  // of a file that states so: without the rest
   put(&file, kStrings, std::string(kText).data()[0]);
   file.resize(kDynamic);
   kText.copy(file.data() + kStrings, kText.size());
@@ -118,7 +117,7 @@ TEST_F(ElfFiles, AWholeProgramIsRead) {
 
 TEST_F(ElfFiles, ADamagedProgramIsReadInBounds) {
   const std::string whole = program();
-  // Damage where there is something: the headers, the dynamic section, the symbols.
+  // Damage where it matters: the headers, the dynamic section, the symbols.
   const std::size_t parts[] = {0, kSegments, kStrings, kDynamic, kSections, kSymbols};
   msg::for_seeds(kMutations, [&](std::uint64_t seed) {
     const std::size_t at = parts[seed % std::size(parts)];
@@ -137,7 +136,7 @@ TEST_F(ElfFiles, HeadersBehindTheEndAreNamed) {
   EXPECT_EQ(file->problem(), "program header 1 of 3 is behind the end of the file");
 }
 
-/// 65,535 segments that say that the whole file is their dynamic section: read one by one, that
+/// 65,535 segments that all claim the whole file as their dynamic section: read one by one, that
 /// takes minutes and all memory.
 TEST_F(ElfFiles, ADynamicSectionIsReadOnce) {
   std::string file = program(0xffff);

@@ -1,4 +1,4 @@
-// Files that are damaged: each reader refuses them with file and place, or uses what is right.
+// Damaged files: each reader refuses them with file and place, or uses the intact parts.
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

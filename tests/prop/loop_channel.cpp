@@ -1,3 +1,5 @@
+// Rounds of a channel on the simulation, and the judge of their bytes.
+
 #include "loop_channel.hpp"
 
 #include <algorithm>
@@ -63,7 +65,7 @@ class BlockMemory {
   std::byte* base_;
 };
 
-/// What the application does in one round, and what has happened so far.
+/// The steps of the application in one round, and its state so far.
 struct Round {
   std::size_t plan = 0;
   std::vector<std::vector<Run>> marks;  // by marker, in its order
@@ -139,7 +141,7 @@ class World {
   std::unique_ptr<Timed> timed_;
   std::vector<Round> rounds_;               // [0] is not used
   std::vector<std::vector<bool>> watched_;  // by poller and receive partition
-  // What the application's threads tell each other.
+  // Words between the application's threads.
   loop::Atomic<std::uint64_t> send_started_{0};
   loop::Atomic<std::uint64_t> recv_started_{0};
   std::uint64_t receiver_round_ = 0;  // its active round
@@ -217,7 +219,8 @@ std::vector<std::uint32_t> World::sources(std::uint32_t recv_partition) const {
   return found;
 }
 
-/// What is moved, or can be asked for, when `ready` are marked and the receiver has started.
+/// The partitions that move, or can be asked for, when `ready` are marked and the receiver has
+/// started.
 std::vector<bool> World::moving_together(std::size_t plan, const std::vector<bool>& ready) const {
   if (case_.mode == Mode::slots || asks_) return ready;
   const std::vector<std::uint32_t>& boundaries = case_.plans[plan];

@@ -1,6 +1,6 @@
 #pragma once
 // One channel on the simulation: the engine's own SendSide and RecvSide between virtual threads,
-// with a judge that knows what every byte has to be at every moment.
+// with a judge that knows every byte at every moment.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,9 +22,9 @@ struct Case {
   std::string text() const;
 };
 
-/// All rounds of `c`; the seed decides everything else: threads, order and size of the marks, who
-/// is held back, who expires, who stalls, who starts first, which plan is whose round's.
-/// @return  empty, or what went wrong
+/// All rounds of `c`. The seed decides everything else: threads, order and size of the marks, which
+/// threads are held back, expire, stall or start first, and the plan of each round. @return  empty,
+/// or the failure
 std::string run_case(const Case& c, std::uint64_t seed);
 
 }  // namespace larklane::part::prop

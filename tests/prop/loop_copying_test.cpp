@@ -27,7 +27,7 @@ constexpr std::uint64_t call_ps(std::uint64_t bytes, std::uint64_t byte_ps = kBy
   return kSetupPs + bytes * byte_ps;
 }
 
-/// Nothing costs anything but the calls, which take as long whoever else copies.
+/// Nothing has a cost but the calls, which take as long beside other copying threads.
 CopyCosts even_costs() {
   CopyCosts costs;
   for (const std::uint64_t bytes : {2 * kKiB, 32 * kKiB}) {
@@ -57,7 +57,7 @@ Scenario with_late_half(Scenario scenario, std::uint64_t late_ps) {
   return scenario;
 }
 
-TEST(LoopCopying, WhatIsSmallIsCopiedByWhoCompletesIt) {
+TEST(LoopCopying, TheCompletingThreadCopiesASmallGroup) {
   EXPECT_EQ(round_of(scenario_of(1, 8 * kKiB, 1, 1)).total_ps, call_ps(8 * kKiB));
   EXPECT_EQ(round_of(scenario_of(4, 4 * kKiB, 1, 1)).total_ps, call_ps(16 * kKiB));
   // A call each, one after the other.
@@ -66,7 +66,7 @@ TEST(LoopCopying, WhatIsSmallIsCopiedByWhoCompletesIt) {
   EXPECT_EQ(apart.transfers, 4u);
 }
 
-TEST(LoopCopying, TheReceiverTakesHalfOfWhatIsLarge) {
+TEST(LoopCopying, TheReceiverCopiesHalfOfALargeGroup) {
   EXPECT_EQ(round_of(scenario_of(1, 64 * kKiB, 1, 1)).total_ps, call_ps(32 * kKiB));
   EXPECT_EQ(round_of(scenario_of(8, 64 * kKiB, 1, 1)).total_ps, 8 * call_ps(32 * kKiB));
   EXPECT_EQ(round_of(scenario_of(1, 32 * kKiB, 1, 1)).total_ps, call_ps(16 * kKiB));
@@ -84,8 +84,8 @@ TEST(LoopCopying, TwoThreadsOfTheSenderKeepBothCores) {
   EXPECT_EQ(round_of(scenario).total_ps, 20 * kNs + call_ps(16 * kKiB) + 3000 * kNs);
   scenario = scenario_of(2, 64 * kKiB, 2, 2);
   EXPECT_EQ(round_of(scenario).total_ps, 2 * call_ps(32 * kKiB));
-  // Of one group who is first leaves its core. That is the receiver's only if it is the second
-  // thread's.
+  // Of one group the thread that is ready first leaves its core. The receiver gets this core only
+  // if it is the second thread's.
   scenario.plans = {{0}};
   EXPECT_EQ(round_of(with_late_half(scenario, 1000 * kNs)).exposed_ps, 2 * call_ps(32 * kKiB));
   scenario.ready_ps = {{0, 1000 * kNs}};
@@ -111,7 +111,7 @@ TEST(LoopCopying, BesideALateThreadTheReceiverCopies) {
   EXPECT_EQ(round_of(small).exposed_ps, 4 * call_ps(8 * kKiB) + 400 * kNs);
 }
 
-TEST(LoopCopying, WhoElseCopiesDecidesOnTheCost) {
+TEST(LoopCopying, TheCostDependsOnTheOtherCopyingThreads) {
   const auto with = [](Scenario scenario, std::uint64_t sender_byte_ps,
                        std::uint64_t receiver_byte_ps) {
     for (CallCost& call : scenario.copying->calls) {
@@ -162,7 +162,7 @@ TEST(LoopCopying, RandomRoundsMoveEachByteInTime) {
   }
 }
 
-TEST(LoopCopying, WhatDoesNotFitIsRefused) {
+TEST(LoopCopying, AScenarioThatDoesNotFitIsRefused) {
   const auto refused = [](auto&& change) {
     Scenario scenario = scenario_of(4, 8, 2, 1);
     change(scenario);
@@ -217,7 +217,7 @@ TEST(CopyCosts, AreReadAndFollowLines) {
   EXPECT_EQ(costs.call_ps(kKiB * kKiB, 16384, Beside::sender, false), 8000 * kNs);  // one alone
 }
 
-TEST(CopyCosts, SayWhichLineIsWrong) {
+TEST(CopyCosts, TheErrorNamesTheWrongLine) {
   const auto problem_with = [](const std::string& what, const std::string& instead) {
     std::string text = kFile, problem;
     text.replace(text.find(what), what.size(), instead);

@@ -1,5 +1,5 @@
 // Exact data on the simulation: the real protocol code, every small case, then random ones.
-// LARKLANE_SEED=N repeats one run: --gtest_filter says of which test.
+// LARKLANE_SEED=N repeats one run; --gtest_filter selects the test.
 
 #include <gtest/gtest.h>
 

@@ -29,7 +29,7 @@ struct Scenario {
   std::vector<double> computed_ns;  ///< by partition: one thread each
 };
 
-/// The sender's buffer, the receiver's, and what the simulation charges for copying between them.
+/// The sender's buffer, the receiver's, and the simulation's charge for copies between them.
 struct Mover {
   Simulation& simulation;
   std::byte *from, *to;
@@ -142,7 +142,7 @@ TEST_P(LoopMetrics, OneThreadAfterAnotherIsTheNoiseThatTheReceiverGains) {
   const double noise = 4e5;
   std::vector<double> times(8, 1e7);
   times[3] += noise;
-  // The other seven finish together; whoever arrives first among them has been copied first.
+  // The other seven finish together; the first to arrive among them has been copied first.
   const bench::RoundTrace trace = run({GetParam(), times});
   EXPECT_NEAR(bench::extra_compute_ns(trace), noise, 7 * transfer_ns());
   EXPECT_GE(bench::extra_compute_ns(trace), noise - 7 * transfer_ns());

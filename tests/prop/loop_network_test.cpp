@@ -265,7 +265,7 @@ TEST(LoopNetwork, TheSameSeedGivesTheSameBytesAnotherOthers) {
   for (const bool two_sided : {false, true})
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
       const std::string once = text_of(noisy(seed, two_sided));
-      // What lies elsewhere must not be seen: neither copy is where the first one was.
+      // The result must not depend on addresses: neither copy is where the first one was.
       const std::vector<std::byte> in_between(seed * 1000);
       EXPECT_EQ(once, text_of(noisy(seed, two_sided))) << "seed " << seed;
       EXPECT_NE(once, text_of(noisy(seed + 1, two_sided))) << "seed " << seed;
@@ -273,7 +273,7 @@ TEST(LoopNetwork, TheSameSeedGivesTheSameBytesAnotherOthers) {
     }
 }
 
-TEST(LoopNetwork, TheSeedDecidesWhoIsFirstOfThoseThatAreReadyAtOnce) {
+TEST(LoopNetwork, TheSeedOrdersThreadsThatAreReadyAtOnce) {
   std::set<std::string> outcomes;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Scenario scenario = noisy(seed, false);
@@ -285,7 +285,7 @@ TEST(LoopNetwork, TheSeedDecidesWhoIsFirstOfThoseThatAreReadyAtOnce) {
   EXPECT_GT(outcomes.size(), 1u);
 }
 
-TEST(LoopNetwork, ProcessorsCostWhatTheirTableSays) {
+TEST(LoopNetwork, ProcessorsCostAsTheirTableStates) {
   // Four threads mark one word at the same time: its line comes to each in turn. The last one
   // posts, for which the line of the queue's lock comes; the receiver fetches the line of arrival
   // marks, that of the count is its own since its first look.
@@ -299,7 +299,7 @@ TEST(LoopNetwork, ProcessorsCostWhatTheirTableSays) {
   scenario.plans = {{0, 1, 2, 3}};
   EXPECT_EQ(round_of(scenario).total_ps,
             (1 + 1) * 50'000u + 3 * (100'000 + 50'000) + 100'000 + 600'000);
-  // One after the other, each has a queue of its own, whose lock it still has in its cache in the
+  // One after the other, each has a queue of its own. The queue's lock is still in its cache in the
   // next round.
   scenario.network.queues = 4;
   scenario.ready_ps.assign(2, {0, 1'000'000, 2'000'000, 3'000'000});
@@ -355,7 +355,7 @@ Scenario one_laggard(std::uint64_t bytes, std::uint64_t deadline_ns) {
   return scenario;
 }
 
-TEST(LoopNetwork, ADeadlineSendsWhatIsReadyAndThenNobodyWaitsForTheLaggard) {
+TEST(LoopNetwork, ADeadlineSendsReadyPartitionsWithoutTheLaggard) {
   // Seven partitions are on the wire for 90.999 us. The first rounds' deadline sends them after 10
   // us: the laggard finds the wire taken until 10 + 0.1 + 90.999 + h. From then on it is known to
   // be one.
@@ -372,7 +372,7 @@ TEST(LoopNetwork, ADeadlineSendsWhatIsReadyAndThenNobodyWaitsForTheLaggard) {
   }
 }
 
-TEST(LoopNetwork, WhoIsInTimeIsWaitedFor) {
+TEST(LoopNetwork, AThreadInTimeIsWaitedFor) {
   auto outcome = simulate(one_laggard(13'000, 100'001));
   ASSERT_TRUE(outcome);
   for (const Round& round : outcome->rounds) {
@@ -381,7 +381,7 @@ TEST(LoopNetwork, WhoIsInTimeIsWaitedFor) {
   }
 }
 
-TEST(LoopNetwork, WhatFitsNoChannelIsRefused) {
+TEST(LoopNetwork, AScenarioThatFitsNoChannelIsRefused) {
   Scenario fits = scenario_of(4, kNetwork, 8);
   fits.ready_ps = {{0, 0, 0, 0}};
   EXPECT_TRUE(simulate(fits));

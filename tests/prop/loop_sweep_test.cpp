@@ -115,7 +115,7 @@ TEST(LoopSweep, AllCornersToThePicosecond) {
   }
 }
 
-TEST(LoopSweep, WhatComputingTakes) {
+TEST(LoopSweep, ComputingTime) {
   EXPECT_EQ(steps(sweep_of(1, 1, 1)), 4u);
   EXPECT_EQ(steps(sweep_of(8, 8, 1)), 39u);
   Sweep one = sweep_of(8, 8, 1);
@@ -210,7 +210,7 @@ TEST(LoopSweep, TheSameSeedGivesTheSameBytesAnotherOthers) {
     }
 }
 
-TEST(LoopSweep, WhatFitsNoPlaneIsRefused) {
+TEST(LoopSweep, AScenarioThatFitsNoPlaneIsRefused) {
   const auto refused = [](auto&& change) {
     Sweep sweep = sweep_of(2, 2, 4);
     change(sweep);

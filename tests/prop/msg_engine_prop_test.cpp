@@ -1,5 +1,5 @@
 // Random operations of all kinds between several processes, over a network that keeps no order,
-// takes its time, has no room and fails, against a plain list of what was posted.
+// delays, has no room and fails, against a plain list of the posts.
 
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ using Key = std::tuple<int, int, std::uint32_t, std::uint32_t>;
 struct Rank {
   CompletionQueue told, heard;
   RemoteCompletion number = 0;
-  std::vector<std::byte> memory{}, wanted{};  // what is there, and what must be at the end
+  std::vector<std::byte> memory{}, wanted{};  // the present contents, and those required at the end
   Words words{};
   std::vector<Region> regions{};
 };
@@ -64,13 +64,13 @@ class Field {
     if (random_.one_in(4)) hear(any_rank());
   }
   void settle() {
-    for (int i = 0; i < 100; ++i) {  // what a fault has held comes late
+    for (int i = 0; i < 100; ++i) {  // operations that a fault has held come late
       job_.settle();
       for (int rank = 0; rank < size_; ++rank) hear(rank);
     }
   }
-  /// For each send that waits a receive, and the reverse. A wildcard may get what was meant for
-  /// another: then both still wait, and there are fewer wildcards.
+  /// For each waiting send a receive, and the reverse. A wildcard may get a message that was meant
+  /// for another: then both still wait, and fewer wildcards remain.
   void match_all() {
     for (int round = 0; round < 100 && !testing::Test::HasFailure(); ++round) {
       turn(200);
@@ -163,7 +163,7 @@ class Field {
       };
     return made;
   }
-  /// Not where something has failed: what it hangs on may be lost.
+  /// Not after a failure: the awaited operation may be lost.
   template <class Is>
   void until(Is&& is) {
     if (testing::Test::HasFailure()) return;
@@ -195,7 +195,7 @@ class Field {
     one.lent = one.bytes;
     return one;
   }
-  /// As one buffer, or at random places in several, of which some are empty.
+  /// As one buffer, or at random places in several, some of them empty.
   std::vector<Buffer> some_buffers(const std::vector<std::byte>& bytes) {
     // Where records are shorter than the list of a long one, fewer.
     const std::uint64_t most = std::min<std::uint64_t>(
@@ -256,8 +256,8 @@ class Field {
         return atomic(from, to);
     }
   }
-  /// A send or a receive. What waits for its other half holds memory: neither side may have all of
-  /// it, of one key or of all.
+  /// A send or a receive. An operation that waits for its other half holds memory: neither side may
+  /// have all of it, of one key or of all.
   void message(int from, int to) {
     Posted one{.from = from, .to = to};
     one.tag = static_cast<std::uint32_t>(random_.below(3));
@@ -409,7 +409,7 @@ class Field {
     }
   }
 
-  /// It is over, and what was lent is ours again: whoever still reads it reads something else.
+  /// It is over, and the lent buffer is the program's again: a late reader would read other bytes.
   void end(std::size_t id) {
     Posted& one = posted_[id];
     ASSERT_FALSE(one.is_over) << "twice: " << id;
@@ -462,7 +462,7 @@ class Field {
     const std::byte* const there = ranks_at(put.to).memory.data() + put.place;
     ASSERT_TRUE(std::equal(put.bytes.begin(), put.bytes.end(), there)) << id;
   }
-  /// What was over when something was posted is there when that is heard.
+  /// Puts that were over when an operation was posted are there when it is received.
   void expect_puts_before(const Posted& heard) {
     const std::vector<std::size_t>& puts = puts_over_[{heard.from, heard.to}];
     std::size_t& seen = puts_seen_[{heard.from, heard.to}];
@@ -532,7 +532,7 @@ TEST(MessageLaws, AfterAFailureEveryCompletionOnce) {
     field.settle();
     field.expect_all_over(false);
     field.expect_each_its_own(Order::any);
-    // What is offered is taken back from a peer of which only one side knows that it is lost.
+    // An offer is withdrawn from a peer when only one side knows that the peer is lost.
     for (const loop::Violation& violation : field.job().wire.take_violations())
       EXPECT_TRUE(violation.offence == loop::Offence::memory_busy ||
                   violation.offence == loop::Offence::outside_memory)

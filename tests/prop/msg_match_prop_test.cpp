@@ -1,5 +1,5 @@
-// Matching engines against a plain list of what waits: all short sequences, then long random ones.
-// LARKLANE_SEED=N repeats one run: --gtest_filter says of which test.
+// Matching engines against a plain list of the waiting entries: all short sequences, then long
+// random ones. LARKLANE_SEED=N repeats one run; --gtest_filter selects the test.
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ struct Op {
   }
 };
 
-/// An engine and, beside it, what waits in the order in which it came.
+/// An engine and, beside it, the waiting entries in the order in which they came.
 class Run {
  public:
   Run(Kind kind, std::uint32_t bucket_count, std::size_t capacity)
@@ -82,7 +82,7 @@ class Run {
     }
     return false;
   }
-  /// What waits is known, and leaves.
+  /// The waiting entries are known, and leave.
   bool finish() {
     if (engine_->counts().waiting != posted_.size() + unexpected_.size()) return false;
     for (std::size_t i = 0; i < receives_.size(); ++i)
@@ -226,7 +226,7 @@ class AllSequences {
   std::size_t count_ = 0;
 };
 
-/// Two ranks, two tags, and in their place a wildcard if the policy says so.
+/// Two ranks, two tags, and in their place a wildcard if the policy allows it.
 std::vector<Op> inserts(Op::What what, std::initializer_list<Policy> policies) {
   std::vector<Op> ops;
   for (const Policy policy : policies)

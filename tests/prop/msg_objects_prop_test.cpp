@@ -1,6 +1,6 @@
-// Completion objects, lanes and numbers in random sequences, against a plain model: what each
-// object has to say, whether it may be freed, and which numbers name it. LARKLANE_SEED=N repeats
-// one run.
+// Completion objects, lanes and numbers in random sequences, against a plain model: the completions
+// of each object, whether it may be freed, and which numbers name it. LARKLANE_SEED=N repeats one
+// run.
 
 #include <gtest/gtest.h>
 
@@ -22,13 +22,13 @@
 namespace larklane::msg {
 namespace {
 
-/// An object, and what it should be.
+/// An object, and its required state.
 struct Modelled {
   std::variant<Synchronizer, CompletionQueue, Counter, Handler> handle;
   std::uint32_t signals = 0;                           ///< of a synchronizer
   RemoteCompletion number = 0;                         ///< 0: none
   std::unique_ptr<std::deque<std::uint64_t>> heard{};  ///< by a handler
-  std::deque<std::uint64_t> told{};  ///< tags that it must still say, the oldest first
+  std::deque<std::uint64_t> told{};  ///< tags that it must still report, the oldest first
   std::uint64_t completed = 0, failed = 0, excess = 0;
   std::uint32_t in_flight = 0;
 
@@ -247,7 +247,7 @@ void World::change_lanes() {
   if (random_.one_in(8)) lanes_[random_.below(kLanes)] = std::make_unique<Lane>(*domain_, kNodes);
 }
 
-TEST(MsgObjectsProperty, TheySayWhatTheyWereToldAndAreFreedWhenTheyMay) {
+TEST(MsgObjectsProperty, ObjectsReportTheirCompletionsAndAreFreedWhenIdle) {
   for_seeds(1500, [](std::uint64_t seed) {
     World world(seed);
     for (int step = 0; step < 400 && !testing::Test::HasFailure(); ++step) world.step();

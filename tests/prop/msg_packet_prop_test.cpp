@@ -1,5 +1,4 @@
-// Packets over a network that keeps no order, takes its time and fails, against a list of what was
-// posted.
+// Packets over a network that keeps no order, delays and fails, against a list of the posts.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +21,7 @@
 namespace larklane::msg {
 namespace {
 
-/// One end, and what it has posted and heard.
+/// One end, and the records that it has posted and received.
 struct Talker {
   Talker(PacketSide& side, std::uint32_t cells) : end(side, cells) {
     end.react = [this](const PacketHeader& header, std::span<const std::byte> payload) {
@@ -64,7 +63,7 @@ struct Talker {
   std::uint32_t answers_left = 0;
 };
 
-/// What the seed makes of a network and of two lanes on it.
+/// The network that a seed chooses, and two lanes on it.
 struct Field {
   Field(std::uint64_t seed, const fault::Plan* plan)
       : random(seed),
@@ -139,7 +138,7 @@ struct Field {
     }
     Talker& talker = *talkers[random.below(talkers.size())];
     const auto most = talker.end.link->payload_bytes_max();
-    // Sometimes the last of a burst says that more follow, and none does.
+    // Sometimes the last of a burst announces that more follow, and none does.
     for (std::uint64_t left = random.one_in(3) ? random.below(6) : 0; left > 0; --left)
       (void)talker.post(static_cast<std::uint32_t>(random.below(most / 2 + 1)), true);
     auto bytes = random.one_in(4) ? most : random.below(most + 1);
@@ -168,7 +167,7 @@ struct Ways {
   std::uint64_t coalesced = 0, headless = 0;
 };
 
-/// @param[in,out] ways  more by what has been seen
+/// @param[in,out] ways  plus the counts of this run
 void everything_arrives(std::uint64_t seed, const fault::Plan* plan, Ways& ways) {
   SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
   Field field(seed, plan);
@@ -247,8 +246,8 @@ void what_arrives_is_a_prefix(std::uint64_t seed) {
     EXPECT_EQ(talker->post(0).error(), talker->end.failures[0]);
   }
   EXPECT_GT(failed, 0u);
-  // The owners hear of it by other ways, too, and end what is left. Where progress is manual a dead
-  // lane would let its peer wait for ever: the processes end.
+  // The owners detect it by other ways, too, and end the rest. Where progress is manual a dead lane
+  // would let its peer wait for ever: the processes end.
   field.wire.kill_process(1);
   field.wire.kill_process(2);
   for (const auto& talker : field.talkers) talker->end.link->end(Errc::kPeerDown);
@@ -259,7 +258,7 @@ void what_arrives_is_a_prefix(std::uint64_t seed) {
   }
 }
 
-TEST(PacketLaws, AfterAFailureWhatArrivesIsAPrefix) {
+TEST(PacketLaws, AfterAFailureTheReceivedRecordsAreAPrefix) {
   for (const std::uint64_t seed : seeds(201, 280)) {
     what_arrives_is_a_prefix(seed);
     if (HasFailure()) return;

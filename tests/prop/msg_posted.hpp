@@ -1,5 +1,5 @@
 #pragma once
-// A plain list of what was posted between processes, and what it must come to.
+// A plain list of posts between processes, and their required outcome.
 
 #include <gtest/gtest.h>
 
@@ -20,21 +20,21 @@ namespace larklane::msg {
 
 enum class Kind { send, receive, active, put, get, add, swap, sum };
 
-/// Whatever was posted, and what it must come to.
+/// Any post, and its required outcome.
 struct Posted {
   Kind kind{};
   int from = 0, to = 0;  // of a receive: source, rank
   std::uint32_t tag = 0;
   Match match{};
   MatchSpace space{};
-  Completion got{};                       // what a receive told
+  Completion got{};                       // the completion of a receive
   std::vector<std::byte> bytes{};         // that go, or of a get have to come
-  std::vector<std::byte> lent{};          // what the library reads, or writes
+  std::vector<std::byte> lent{};          // the buffer that the library reads, or writes
   std::uint64_t place = 0;                // of a transfer or sum, in the target's memory
   std::uint64_t value = 0, expected = 0;  // of an add or swap
   std::uint64_t before = 0;               // its answer
   std::size_t puts_before = 0;            // over when this was posted, between the same two
-  bool signals = false;                   // the peer has to hear of it
+  bool signals = false;                   // the peer has to get a notification
   bool is_over = false;                   // it was done, or its completion has come
   bool is_heard = false;                  // by the peer
 
@@ -51,21 +51,20 @@ inline bool fits(const Posted& receive, const Posted& send) {
   return (!receive.names_rank() || receive.from == send.from) &&
          (!receive.names_tag() || receive.tag == send.tag);
 }
-/// Does it say that it has had that message?
+/// Is its completion that of that message?
 inline bool has(const Posted& receive, const Posted& send) {
   return receive.got.rank == send.from && receive.got.tag == send.tag &&
          receive.got.bytes == send.bytes.size() &&
          std::equal(send.bytes.begin(), send.bytes.end(), receive.lent.begin());
 }
 enum class Order : bool {
-  any,     // of those that fit: something was lost, or is under way
+  any,     // of those that fit: some were lost, or are still posted
   posted,  // of all, since all is over
 };
 
 /// Each receive that is over has a message of its own that fits, and of those of one source the
-/// first that no earlier receive has: a later one can't have been given what this one had to pass.
-/// Between sources there is no order.
-/// @return  the sends that no receive has
+/// first that no earlier receive has. A later receive can't have a message that this one had to
+/// pass. Between sources there is no order. @return  the sends that no receive has
 inline std::vector<std::size_t> expect_matched(const std::deque<Posted>& posted, Order order) {
   std::map<std::tuple<int, int, bool, std::uint8_t>, std::vector<std::size_t>> left;
   const auto of = [&](int from, const Posted& one) -> std::vector<std::size_t>& {
@@ -93,7 +92,7 @@ inline std::vector<std::size_t> expect_matched(const std::deque<Posted>& posted,
 
 inline constexpr std::size_t kSums = 4;
 
-/// What the atomics of all processes change at one.
+/// The required values of the words that the atomics of all processes change at one process.
 struct Words {
   std::uint64_t added = 0, swapped = 0;
   std::array<double, kSums> summed{};
@@ -102,7 +101,7 @@ struct Words {
 /// The adds have happened one after the other, each process's own in their order: each has found
 /// the sum of those before.
 inline void expect_adds(const std::deque<Posted>& posted, int rank, std::uint64_t sum) {
-  std::map<std::uint64_t, std::uint64_t> values;  // by what was there before
+  std::map<std::uint64_t, std::uint64_t> values;  // by the value found
   std::map<int, std::uint64_t> last;              // of a poster
   for (const Posted& one : posted) {
     if (one.kind != Kind::add || one.to != rank) continue;
@@ -118,7 +117,7 @@ inline void expect_adds(const std::deque<Posted>& posted, int rank, std::uint64_
   EXPECT_EQ(sum, there);
 }
 
-/// The swaps that have found what they expected are one chain from 0 to what is there, and the
+/// The swaps that have found the expected value are one chain from 0 to the final value, and the
 /// others have found a link of it.
 inline void expect_swaps(const std::deque<Posted>& posted, int rank, std::uint64_t there) {
   std::map<std::uint64_t, std::uint64_t> next;

@@ -16,8 +16,9 @@
 namespace larklane::msg {
 namespace {
 
-/// Pushers with few nodes, which they use again as soon as these were popped; poppers that look
-/// again only when something has happened. The tag says who has pushed, the bytes how often before.
+/// Pushers with few nodes, which they use again as soon as these were popped; poppers that pop
+/// again only after a change. The tag is the pusher's number, the bytes its count of earlier
+/// pushes.
 class Flow {
  public:
   explicit Flow(std::uint64_t seed)

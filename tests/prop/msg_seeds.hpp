@@ -1,5 +1,5 @@
 #pragma once
-// Seeds of a law, or the one that LARKLANE_SEED names.
+// Seeds of a law: a range, or the seed in LARKLANE_SEED.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 namespace larklane::msg {
 
-/// `first` to `last`; or as many from the one that LARKLANE_SEED names.
+/// `first` to `last`; or as many from the seed in LARKLANE_SEED.
 inline std::vector<std::uint64_t> seeds(std::uint64_t first, std::uint64_t last) {
   std::vector<std::uint64_t> all(last - first + 1);
   if (const char* const given = std::getenv("LARKLANE_SEED"))
@@ -20,8 +20,8 @@ inline std::vector<std::uint64_t> seeds(std::uint64_t first, std::uint64_t last)
   return all;
 }
 
-/// law(seed), for 1 to `count`, until one fails; or for the one that LARKLANE_SEED names, and, with
-/// LARKLANE_SOAK, for as many that follow it.
+/// law(seed), for 1 to `count`, until one fails; or for the seed in LARKLANE_SEED and, with
+/// LARKLANE_SOAK, for as many after it.
 template <class Law>
 void for_seeds(std::uint64_t count, Law&& law) {
   const bool is_one =

@@ -1,5 +1,5 @@
 #pragma once
-// Seeded damage of a text: what a disk, an editor or an enemy makes of it.
+// Seeded damage of a text, as by a disk, an editor or an enemy.
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,6 @@
 // Random operations between two endpoints against a plain model: every byte, every completion and
-// every immediate exactly once, whatever the schedule, and with faults in between.
-// LARKLANE_SEED=N repeats one run: --gtest_filter says of which test.
+// every immediate exactly once, under any schedule, and with faults in between. LARKLANE_SEED=N
+// repeats one run; --gtest_filter selects the test.
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ struct Op {
   Sent sent;
   Kind kind;
   Range local, remote;
-  Bytes before, after;  ///< of what is written
+  Bytes before, after;  ///< of the written range
   std::uint32_t immediate;
   bool is_posted = false;
   std::uint32_t heard_count = 0;
@@ -114,7 +114,7 @@ class Run {
               model_[range.side].begin() + static_cast<std::ptrdiff_t>(range.first));
   }
 
-  /// One that overlaps with nothing under way. @return whether there was room
+  /// An operation that overlaps with no posted one. @return whether there was room
   bool choose(Op& op) {
     op.kind = static_cast<Kind>(random_.below(5));
     std::size_t count = random_.one_in(4) ? 8 : random_.below(op.is_small() ? 65 : 300);
@@ -131,7 +131,7 @@ class Run {
     Side& from = side(op->local.side);
     const Side& to = side(op->remote.side);
     op->immediate = static_cast<std::uint32_t>(ops_.size());
-    // The application writes what is to be sent.
+    // The application writes the bytes to send.
     const Range& source = op->kind == Kind::read ? op->remote : op->local;
     op->after.resize(source.count);
     for (std::byte& byte : op->after) byte = static_cast<std::byte>(random_.next());
@@ -203,7 +203,7 @@ class Run {
         op.has_immediate() && op.sent.status.ok() && !(is_dead_ && op.remote.side == 1);
     return op.sent.times > 0 && (!will_be_heard || op.heard_count > 0);
   }
-  /// Its ranges may be used again, unless it may still be heard.
+  /// Its ranges may be used again, unless it may still complete.
   void end(const Op& op) {
     if (!is_over(op) || (op.has_immediate() && op.heard_count == 0)) return;
     set_busy(op.local, false);
@@ -293,7 +293,7 @@ TEST(NetLoopProp, DelaysAndRetriesChangeNothing) {
   EXPECT_EQ(failed, 0u);
 }
 
-TEST(NetLoopProp, WhatFailsDoesSoOnceAndHarmsNothingElse) {
+TEST(NetLoopProp, AFailedOperationFailsOnceAndHarmsNoOther) {
   const std::uint64_t failed = for_seeds(2000, [](std::uint64_t seed) {
     loop::Random random(seed);
     Case c{seed, any_network(random)};

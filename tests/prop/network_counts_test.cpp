@@ -1,7 +1,7 @@
-// What is posted, to the operation, whatever the counts, the groups, the order of arrival and the
-// limits: of a round that is opened in time one data write per run (more if it is longer than the
-// network takes) and a credit; of what comes too early a notice, a read and a FIN per run. And a
-// receiver that never looks never meets what it has no room for. LARKLANE_SEED=N repeats one run.
+// The posted operations, counted exactly, for any counts, groups, order of arrival and limits. A
+// round that is opened in time takes one data write per run (more if it is longer than the network
+// takes) and a credit; early data take a notice, a read and a FIN per run. And a receiver that
+// never polls never runs out of room. LARKLANE_SEED=N repeats one run.
 
 #include <gtest/gtest.h>
 
@@ -181,7 +181,7 @@ class World {
       moved |= sides_[0].deliver_to(sides_[1]);
       moved |= sides_[1].deliver_to(sides_[0]);
       for (Side& side : sides_) moved |= side.progress() != 0;
-      if (send_ != nullptr && send_->active()) (void)send_->poll();  // it looks for FINs
+      if (send_ != nullptr && send_->active()) (void)send_->poll();  // it polls for FINs
       moved |= wire_.under_way_count() != 0;
     }
   }
@@ -199,7 +199,7 @@ class World {
   RecvRequest* receive_ = nullptr;
 };
 
-TEST(NetworkCounts, OfEveryRoundNothingIsPostedButWhatItTakes) {
+TEST(NetworkCounts, ARoundPostsTheLeastOperations) {
   constexpr std::uint64_t kSeeds = 300;
   const auto one = [](std::uint64_t seed) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
@@ -212,7 +212,7 @@ TEST(NetworkCounts, OfEveryRoundNothingIsPostedButWhatItTakes) {
   for (std::uint64_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed) one(seed);
 }
 
-/// 1,000 channels whose receivers look when all has been sent, and not before.
+/// 1,000 channels; their receivers poll when all has been sent, and not before.
 void crowd(bool is_started) {
   constexpr std::int32_t kChannels = 1000, kPartitions = 8;
   loop::Fabric::Options o;
@@ -277,7 +277,7 @@ void crowd(bool is_started) {
   receiver.network.reset();
 }
 
-TEST(NetworkCounts, AThousandChannelsWhoseReceiversNeverLookMeetNoReceiverThatIsNotReady) {
+TEST(NetworkCounts, AThousandChannelsWithoutPollsMeetNoReceiverThatIsNotReady) {
   crowd(false);
   crowd(true);
 }
@@ -334,7 +334,7 @@ void many_rounds(bool in_two) {
   settle();
 }
 
-TEST(NetworkCounts, WhatCameInOneMessageLongAgoIsNotTakenForThisRounds) {
+TEST(NetworkCounts, MarksOfAnOldRoundAreNotTakenForThisRounds) {
   many_rounds(false);
   many_rounds(true);
 }

@@ -1,5 +1,5 @@
-// Groups over a network that may be broken up: demands, deadlines, and groups that are learned. Two
-// processes in one thread on the simulated network, and what they post, to the operation.
+// Groups over a network that may be broken up: demands, deadlines, and learned groups. Two
+// processes in one thread on the simulated network, and their posts, counted exactly.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ constexpr std::uint64_t kHour = 3'600'000'000'000;
 constexpr GroupRules kAtOnce{.has_planner = true, .is_on_demand = true};
 constexpr GroupRules kNever{.has_planner = true, .is_on_demand = true, .demand_after_ns = kHour};
 
-/// What both sides have posted.
+/// The posts of both sides.
 struct Posted {
   std::uint64_t runs = 0, demands = 0, heard = 0;
   friend bool operator==(const Posted&, const Posted&) = default;
@@ -89,12 +89,12 @@ class World {
     for (std::int32_t p = 0; p < partitions_; ++p) ASSERT_TRUE(p == but || send_->pready(p).ok());
     settle();
   }
-  /// What has been posted moves, and only the sender looks.
+  /// Posted operations move, and only the sender polls.
   void reach_sender() {
     while (wire_.settle() != 0 || sides[0].progress() != 0) {
     }
   }
-  /// While another thread has the lane: what has come meanwhile is not seen.
+  /// While another thread has the lane: arrivals since then are not seen.
   bool arrives_unseen(std::int32_t partition) {
     bool arrived = false;
     sides[1].network->lanes().at(0).value()->exclusively([&] {
@@ -165,7 +165,7 @@ class World {
   RecvRequest* receive_ = nullptr;
 };
 
-TEST(Silence, LastsFromTheFirstAskingOfARoundAndBeginsAgainWithWhatComes) {
+TEST(Silence, LastsFromTheFirstAskOfARoundAndRestartsAtEachArrival) {
   Silence silence;
   constexpr std::uint64_t kAfter = 5;
   silence.begin();
@@ -179,7 +179,7 @@ TEST(Silence, LastsFromTheFirstAskingOfARoundAndBeginsAgainWithWhatComes) {
   EXPECT_TRUE(silence.lasts(8, 25, kAfter)) << "what came before Start breaks no silence";
 }
 
-TEST(Demand, IsCalledForOnceTheLastIsHeardAndBeyondWhatIsFree) {
+TEST(Demand, IsDueOnceTheLastIsReceivedAndFreeAsksAreUsed) {
   EXPECT_FALSE(is_called_for(9, 8, 7)) << "the last one has not been heard";
   EXPECT_TRUE(is_called_for(9, 8, 8));
   EXPECT_FALSE(is_called_for(9, 8, 9));
@@ -209,7 +209,7 @@ TEST(AskingHabit, ThreeRoundsMakeOneAndItIsDoubtedEverMoreRarely) {
   }
 }
 
-TEST(NetworkDemand, WhatIsReadyComesAtOnceAndEachLaterOneByItself) {
+TEST(NetworkDemand, ReadyPartitionsComeAtOnceAndEachLaterOneByItself) {
   World world(8, {0}, kAtOnce);
   world.settle();
   for (int round = 0; round < 3; ++round) {
@@ -234,7 +234,7 @@ TEST(NetworkDemand, WhatIsReadyComesAtOnceAndEachLaterOneByItself) {
   EXPECT_EQ(world.posted(), (Posted{1, 0, 0}));
 }
 
-TEST(NetworkDemand, WhoOnlyWaitsOrAsksForAShortTimeDemandsNothing) {
+TEST(NetworkDemand, AReceiverThatOnlyWaitsOrAsksBrieflyDemandsNothing) {
   const auto demands = [](GroupRules rules, bool asks) {
     World world(8, {0}, rules);
     world.settle();
@@ -251,10 +251,10 @@ TEST(NetworkDemand, WhoOnlyWaitsOrAsksForAShortTimeDemandsNothing) {
   };
   demands(kAtOnce, false);
   demands(kNever, true);
-  demands({}, true);  // whose groups are the program's
+  demands({}, true);  // of a policy with the program's groups
 }
 
-TEST(NetworkDemand, NoOtherComesBeforeTheLastOneHasBeenHeard) {
+TEST(NetworkDemand, NoDemandFollowsBeforeTheLastIsReceived) {
   World world(8, {0}, kAtOnce);
   world.settle();
   world.start();
@@ -280,7 +280,7 @@ TEST(NetworkDemand, NoOtherComesBeforeTheLastOneHasBeenHeard) {
   world.finish();
 }
 
-TEST(NetworkDemand, OneThatComesBeforeTheSendersStartHoldsForThatRound) {
+TEST(NetworkDemand, ADemandBeforeTheSendersStartHoldsForThatRound) {
   for (const std::int32_t partitions : {8, 100}) {  // a word; leaves
     World world(partitions, {0}, kAtOnce);
     world.settle();
@@ -301,7 +301,7 @@ TEST(NetworkDemand, OneThatComesBeforeTheSendersStartHoldsForThatRound) {
   }
 }
 
-TEST(NetworkDemand, OneThatComesBeforeTheAcceptanceIsAnsweredThen) {
+TEST(NetworkDemand, ADemandBeforeTheAcceptanceIsAnsweredThen) {
   for (const std::int32_t partitions : {8, 100})
     for (const bool is_started : {false, true}) {
       World world(partitions, {0}, kAtOnce);
@@ -324,7 +324,7 @@ TEST(NetworkDemand, OneThatComesBeforeTheAcceptanceIsAnsweredThen) {
     }
 }
 
-TEST(NetworkDemand, WhatWasPreparedForTheGroupIsNotSentForAPartOfIt) {
+TEST(NetworkDemand, APreparedGroupIsNotSentForAPartOfIt) {
   for (const std::int32_t partitions : {8, 40, 100, 600, 1 << 16}) {
     World world(partitions, {0}, kAtOnce);
     world.settle();
@@ -353,7 +353,7 @@ TEST(NetworkDemand, WhatWasPreparedForTheGroupIsNotSentForAPartOfIt) {
   }
 }
 
-TEST(NetworkDemand, OneThatComesAfterTheSendHasBeenFreedIsNotAnswered) {
+TEST(NetworkDemand, ADemandAfterTheFreeOfTheSendIsNotAnswered) {
   World world(8, {0}, kAtOnce);
   world.settle();
   world.start();
@@ -368,7 +368,7 @@ TEST(NetworkDemand, OneThatComesAfterTheSendHasBeenFreedIsNotAnswered) {
   world.finish_receive();
 }
 
-TEST(NetworkDemand, OfManyPartitionsACellIsWhatTravels) {
+TEST(NetworkDemand, OfManyPartitionsACellTravels) {
   World world(600, {0, 300}, kAtOnce);  // 256 cells
   world.settle();
   world.start();
@@ -423,7 +423,7 @@ TEST(NetworkDemand, WhereTheSenderHasNoReceiveForOneNothingWaits) {
   receiver.network.reset();
 }
 
-TEST(NetworkDeadline, TheNextMarkSeesItOrWhoeverWaitsForTheSendOrWhoAsks) {
+TEST(NetworkDeadline, TheNextMarkOrWaitOrAskSeesIt) {
   World world(8, {0}, {.deadline_ns = 1, .demand_after_ns = 0});
   world.settle();
   world.start();
@@ -488,7 +488,7 @@ TEST(NetworkLearned, GroupsChangeFromRoundToRoundAndEveryByteArrives) {
   }
 }
 
-TEST(NetworkLearned, WhateverTheGroupsADemandBreaksThemUp) {
+TEST(NetworkLearned, ADemandBreaksUpAnyGroups) {
   ScriptedPlane plane;
   World world(16, {0}, kAtOnce, {learned(), &plane});
   world.settle();
@@ -503,7 +503,7 @@ TEST(NetworkLearned, WhateverTheGroupsADemandBreaksThemUp) {
   }
 }
 
-TEST(NetworkLearned, WhoAsksInEveryRoundNeedsNotAskAnyMore) {
+TEST(NetworkLearned, AReceiverThatAsksInEveryRoundNeedsNotAskAnyMore) {
   ScriptedPlane plane;
   World world(16, {0}, kAtOnce, {learned(), &plane});
   world.settle();
@@ -526,7 +526,7 @@ TEST(NetworkLearned, WhoAsksInEveryRoundNeedsNotAskAnyMore) {
   EXPECT_LE(demanded, 16);
 }
 
-TEST(NetworkLearned, WhoAsksInVainIsToldForHowLongNothingIsHeldBack) {
+TEST(NetworkLearned, AnAskInVainGetsTheTimeWithoutHeldPartitions) {
   ScriptedPlane plane;
   World world(16, {0}, kAtOnce, {learned(), &plane});
   world.settle();

@@ -1,7 +1,7 @@
-// One operation of one process goes wrong, each in turn: data write, chunk, credit, notice, demand
-// and its answer, pull, FIN, probe; refused, failed or with its link; having moved nothing, half or
+// One operation of one process fails, each in turn: data write, chunk, credit, notice, demand and
+// its answer, pull, FIN, probe; refused, failed or with its link; having moved nothing, half or
 // all. Both requests of a channel end, complete with the right bytes or failed with a text that
-// says whose they are and why; channels over other links go on; nothing is left.
+// names the peer and the cause; channels over other links go on; nothing is left.
 
 #include <gtest/gtest.h>
 
@@ -55,11 +55,11 @@ struct Channel {
 enum class Pace {
   early,   ///< all is ready before the receiver's Start: notices, pulls and FINs
   prompt,  ///< the receiver's Start comes first: pushes
-  asked,   ///< the receiver asks for what the rest of its group holds back: demands
+  asked,   ///< the receiver asks for partitions that the rest of their group holds back: demands
   silent,  ///< for a while nothing is ready: probes
 };
 
-/// A hub whose network has the fault, and two peers. Thread safety: single-owner.
+/// A hub with the fault in its network, and two peers. Thread safety: single-owner.
 class World {
  public:
   World(const fault::Fault& fault, const Setting& setting)
@@ -138,7 +138,7 @@ class World {
         must(sides_[receiver]->network->recv_init(args(receiver, c.to), other_of(receiver, c)));
   }
 
-  /// All that happens by itself.
+  /// Every step that needs no further call.
   void settle() {
     for (int turn = 0; turn < 10'000; ++turn) {
       bool moved = wire_.settle() != 0;
@@ -242,7 +242,7 @@ class World {
     EXPECT_TRUE(has(errc_name(kBroken.code())) ||
                 (is_device_lost && has(side == 0 ? "device is lost" : "hub reports unreachable")))
         << text;
-    // With a probe the link is lost: then it depends on what comes next.
+    // A failed probe loses the link: then the text depends on the next operation.
     if (side == 0 && fault_.what == What::fail && fault_.call != Call::probe) {
       EXPECT_TRUE(has(what_failed())) << text;
     }
@@ -253,7 +253,7 @@ class World {
                               : "could not write into the sender's memory";
   }
 
-  /// What has failed stays so, on both sides.
+  /// A failed request stays failed, on both sides.
   void expect_no_more() {
     for (Channel& c : channels_) {
       if (!c.has_failed) continue;
@@ -357,7 +357,7 @@ std::uint64_t each(fault::Fault fault, const Setting& setting) {
   return fault.nth - 1;
 }
 
-TEST_P(NetworkError, WhateverFailsBothSidesEndAndOthersGoOn) {
+TEST_P(NetworkError, AnyFailureEndsBothSidesAndOthersGoOn) {
   struct Kind {
     Call call;
     std::uint64_t count;  ///< in a run
@@ -386,7 +386,7 @@ TEST_P(NetworkError, WhateverFailsBothSidesEndAndOthersGoOn) {
   });
 }
 
-TEST_P(NetworkError, WheneverTheDeviceIsLostAllEnds) {
+TEST_P(NetworkError, ALostDeviceEndsAllAtAnyTime) {
   for_seeds([&](const Setting& setting) {
     std::size_t failed = 3;  // fewer, and then none, once the last round is nearly over
     for (std::uint64_t nth = 1; !testing::Test::HasFailure(); ++nth) {

@@ -1,5 +1,6 @@
-// Several lanes between two processes: threads on different ones don't meet, and nobody is stranded
-// on one that nobody polls. No helper here: what moves, threads in calls of the program have moved.
+// Several lanes between two processes: threads on different ones don't meet, and no operation is
+// stranded on a lane that no thread polls. No helper here: only threads in calls of the program
+// make progress.
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -162,7 +163,7 @@ TEST(NetworkLanes, AFreedChannelsLaneIsTheNextOnes) {
   both.free(0, *third);
 }
 
-// The receiver's process gives back what the channel had, before there is a receive.
+// The receiver's process gives back the channel's resources, before there is a receive.
 TEST(NetworkLanes, AFreedSendWithoutAReceiveTakesNoMemory) {
   constexpr int kTimes = 2'000;
   Processes both({2, kSpread, 256}, false);
@@ -196,7 +197,7 @@ TEST(NetworkLanes, AFreedSendWithoutAReceiveTakesNoMemory) {
 }
 
 // Zambre et al., figure 9, left: process 1 waits for its second channel, while process 0 waits for
-// the end of the first one, whose lane nobody polls in process 1.
+// the end of the first one. No thread of process 1 polls the first one's lane.
 TEST(NetworkLanes, AFirstRoundEndsWhileItsReceiverWaitsForTheSecond) {
   Processes both({2, kSpread, 64}, true);
   auto first = both.connect(0), second = both.connect(0);

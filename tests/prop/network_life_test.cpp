@@ -1,5 +1,5 @@
-// Channels come and go for days: what they take while they are there, and that nothing is left
-// when both sides have freed them. Heap, registrations, descriptors, slots.
+// Channels come and go for days: their resources while they exist, and that nothing is left when
+// both sides have freed them. Heap, registrations, descriptors, slots.
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -24,7 +24,7 @@ namespace {
 std::atomic<std::int64_t> heap_bytes{0};  // relaxed: statistics
 }
 
-#ifndef LARKLANE_SANITIZED  // they count by themselves what is left
+#ifndef LARKLANE_SANITIZED  // sanitizers count leaks by themselves
 namespace {
 void* counted(void* memory) {
   if (memory == nullptr) std::abort();
@@ -193,7 +193,7 @@ TEST_P(NetworkLifeCycles, TenThousandLeaveNothing) {
 }
 INSTANTIATE_TEST_SUITE_P(Links, NetworkLifeCycles, testing::Bool());
 
-/// What a channel of `partitions` takes on its two sides.
+/// The memory of a channel of `partitions` on its two sides.
 struct ChannelBytes {
   std::int64_t sender, receiver;
 };
@@ -284,10 +284,10 @@ struct Real {
   const char* provider;
   net::FabricOptions options;
   int cycles;
-  bool keeps_some;  ///< what it once had, of the heap and of descriptors
+  bool keeps_some;  ///< heap and descriptors of earlier use
 };
 
-/// What the kernel has of a device's queue pairs, registrations and the like.
+/// The kernel's count of a device's queue pairs, registrations and the like.
 std::string rdma_objects(const Real& real) {
   if (std::string(real.provider) != "verbs") return "none";
   std::string text;
@@ -312,7 +312,7 @@ class NetworkLifeOver : public testing::TestWithParam<Real> {
     for (int turn = 0; turn < 3; ++turn)
       for (Side& side : sides) side.progress();
   }
-  /// All is over: what still comes finds nobody.
+  /// All is over: late arrivals reach no request.
   static void end(Side (&sides)[2]) {
     for (int turn = 0; turn < 1000; ++turn) settle(sides);
     for (Side& side : sides) side.network->settle();

@@ -56,7 +56,7 @@ std::vector<net::RemoteMemory> keys_in(const Side& side) {
   return keys;
 }
 
-/// What a read of `there` comes to, over a link of its own.
+/// The status of a read of `there`, over a link of its own.
 Status read_from(net::Fabric& from, net::Fabric& to, net::RemoteMemory there) {
   Deaf deaf;
   auto here = must(from.open_endpoint(deaf)), other = must(to.open_endpoint(deaf));
@@ -72,7 +72,7 @@ Status read_from(net::Fabric& from, net::Fabric& to, net::RemoteMemory there) {
   };
   const auto turn = [&] { EXPECT_TRUE(here->poll(16).has_value() && other->poll(16).has_value()); };
   std::uint64_t word = 0;
-  // A read, whose answer says whether there is such a key.
+  // A read; its answer shows whether the key exists.
   auto memory = must(from.register_memory(&word, sizeof word));
   const net::Transfer transfer{reinterpret_cast<std::byte*>(&word), memory.get(), there,
                                sizeof word};
@@ -110,7 +110,7 @@ void tell_of_loss(Side& side) {
                                        {}});
 }
 
-/// Two channels over tcp, and the keys of their buffers as the records say them.
+/// Two channels over tcp, and the keys of their buffers as the records state them.
 struct LostWorld {
   static constexpr std::int32_t kPartitions = 2;
 
@@ -134,7 +134,7 @@ struct LostWorld {
     receives[n] =
         must(sides[1].network->recv_init(args_of("sender", n, to[n], kPartitions), sides[1].state));
   }
-  /// Of a round, whatever it comes to.
+  /// @return the outcome of a round
   Completion end(int n) {
     for (int turn = 0; turn < 1000 && (sends[n]->poll() == Completion::pending ||
                                        receives[n]->poll() == Completion::pending);
@@ -226,7 +226,7 @@ TEST(NetworkLost, AReceiveMatchedOverALostLinkGivesItsKeyBack) {
 }
 
 /// Where a peer may still use a link that is lost on this side, a channel's memory stays until the
-/// peer has said that nothing of it moves.
+/// peer has confirmed that nothing of it moves.
 TEST(NetworkLost, ALostLinkGivesMemoryBackOnceThePeerIsQuiet) {
   set_log_sink([](LogLevel, std::string_view message) {
     EXPECT_NE(message.find("no link"), std::string_view::npos) << message;

@@ -1,5 +1,5 @@
-// Channels over a network that keeps no order, and says when all is quiet. LARKLANE_SEED=N repeats
-// one run.
+// Channels over a network that keeps no order, and reports when all is quiet. LARKLANE_SEED=N
+// repeats one run.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ constexpr std::uint64_t kSeeds = 4000;
 #endif
 constexpr std::uint64_t kStepsMost = 5'000'000;
 
-/// Nothing happens but what the test lets happen. Thread safety: single-owner.
+/// Only the test's calls make progress. Thread safety: single-owner.
 class LoopMedium final : public Medium {
  public:
   LoopMedium(std::uint64_t seed, loop::Random& random) : wire(options(seed, random)) {}
@@ -56,7 +56,7 @@ class LoopMedium final : public Medium {
     return o;
   }
 
-  bool is_cut_ = false;  ///< what is longer than 64 bytes
+  bool is_cut_ = false;  ///< transfers longer than 64 bytes
 
  public:
   loop::Fabric wire;
@@ -72,7 +72,8 @@ class MortalWorld : private World {
   explicit MortalWorld(std::uint64_t seed)
       : World(seed, medium_of(seed)), wire_(static_cast<LoopMedium&>(*medium_).wire) {}
 
-  /// One process ends at any time; the other one's programs hear of it, or have what they need.
+  /// One process ends at any time; the other one's programs get the error, or have the bytes that
+  /// they need.
   void run_until_one_dies() {
     const std::uint64_t dead = random_.below(2), steps = random_.below(4000);
     for (std::uint64_t step = 0; step < steps && !testing::Test::HasFailure(); ++step) take_step();
@@ -82,7 +83,7 @@ class MortalWorld : private World {
  private:
   void survive(std::uint64_t dead) {
     Side& side = *sides_[1 - dead];
-    // Its control connection has been read to its end before anybody hears that it is gone.
+    // Its control connection has been read to its end before its end is reported.
     while (!sides_[dead]->other.sent.empty()) deliver(dead);
     wire_.kill_process(static_cast<std::uint32_t>(dead + 1));
     side.other.is_dead = true;
@@ -136,11 +137,11 @@ TEST(Patience, EndsAfterTurnsAndTimeWithoutNews) {
   EXPECT_TRUE(patience.is_over(1'000'003 + 100));
 }
 
-TEST(NetworkProperty, EveryScheduleMovesEveryByteOnceAndNobodyWaitsForEver) {
+TEST(NetworkProperty, EveryScheduleMovesEveryByteOnceAndEveryWaitEnds) {
   for_seeds(1, kSeeds, [](std::uint64_t seed) { World(seed, medium_of(seed)).run(); });
 }
 
-TEST(NetworkProperty, WhoeverDiesTheOtherOneHearsOfIt) {
+TEST(NetworkProperty, TheDeathOfEitherSideReachesTheOther) {
   for_seeds(1, kSeeds / 2, [](std::uint64_t seed) { MortalWorld(seed).run_until_one_dies(); });
 }
 

@@ -1,8 +1,8 @@
 // network_real_test --folder DIR [--seeds N] [--first N] PROVIDER[:DEVICE]
 //
-// Channels over a real network, both processes' engines in one thread. What arrives when is the
-// network's business, so LARKLANE_SEED=N repeats the programs and their order, not the run.
-// Exit status: 0, 1 a world has failed, 2 wrong use, 77 there is no such network here.
+// Channels over a real network, both processes' engines in one thread. The network decides the
+// times of arrival, so LARKLANE_SEED=N repeats the programs and their order, not the run. Exit
+// status: 0, 1 a world has failed, 2 wrong use, 77 there is no such network here.
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -40,7 +40,7 @@ struct Arguments {
   Config config;
 } arguments;
 
-/// @param status  what the process ends with where there is none
+/// @param status  the exit status where there is none
 std::unique_ptr<net::Fabric> open_network(int status) {
   std::string reason;
   auto fabric =
@@ -50,7 +50,7 @@ std::unique_ptr<net::Fabric> open_network(int status) {
   std::exit(status);
 }
 
-/// One that is there, with disorder of its own in some worlds. Thread safety: single-owner.
+/// A real network, with additional disorder in some worlds. Thread safety: single-owner.
 class RealMedium final : public Medium {
  public:
   RealMedium(std::uint64_t seed, loop::Random& random)
@@ -97,7 +97,7 @@ class RealMedium final : public Medium {
   std::uint64_t processes_ = 0, turns_ = 0;
 };
 
-/// Of the world that runs, for whoever has to end it.
+/// The text of the running world, for the signal handler that ends it.
 char last_words[64];
 
 void end_in_a_call(int) {
@@ -123,7 +123,7 @@ class CountingWorld : private World {
   }
 };
 
-TEST(RealNetwork, EveryByteComesOnceAndNobodyWaitsForEver) {
+TEST(RealNetwork, EveryByteComesOnceAndEveryWaitEnds) {
   set_log_sink([](LogLevel, std::string_view message) { ADD_FAILURE() << message; });
   (void)::signal(SIGALRM, end_in_a_call);
   std::uint64_t pushed = 0, pulled = 0;

@@ -1,7 +1,6 @@
-// What makes no sense: control records that are cut off, impossible, there twice, of another
-// version; immediates, credits, notices and FINs that are none. Nobody writes or reads outside of a
-// request's buffer, nobody waits for ever, and what is refused is said. LARKLANE_SEED=N repeats one
-// run.
+// Malformed input: control records that are cut off, impossible, duplicate, of another version;
+// invalid immediates, credits, notices and FINs. No side writes or reads outside of a request's
+// buffer, no wait lasts for ever, and refusals are logged. LARKLANE_SEED=N repeats one run.
 
 #include <gtest/gtest.h>
 
@@ -46,7 +45,7 @@ struct World {
       for (Side& side : sides) side.progress();
     }
     for (Side& side : sides) side.network.reset();
-    (void)wire.take_violations();  // of whoever was told nonsense
+    (void)wire.take_violations();  // of a side that got malformed records
     set_log_sink({});
   }
   World(const World&) = delete;
@@ -103,7 +102,7 @@ struct World {
     sides[1].network->on_record(
         sides[1].state, {static_cast<std::uint16_t>(type), whole.first(whole.size() - cut), {}});
   }
-  /// Both processes hear that the other one is gone.
+  /// Both processes get the notice that the other one is gone.
   void part() {
     for (Side& side : sides) {
       side.other.is_dead = side.other.has_been_ended = true;
@@ -128,7 +127,7 @@ struct World {
   static std::byte sent_at(std::uint64_t offset) {
     return static_cast<std::byte>(1 + offset % 101);  // neither canary nor margin
   }
-  /// After fill(): what was sent is as it was, and nothing but that has come, to its place.
+  /// After fill(): the sent bytes are unchanged, and only they have arrived, each at its place.
   void expect_only_data() {
     for (std::size_t at = 0; at < from.size(); ++at) {
       const bool is_margin = at < kMargin || at >= kMargin + bytes;
@@ -214,7 +213,7 @@ TEST(NetworkRecords, AChannelNumberComesOnce) {
   EXPECT_TRUE(world.sides[0].network->free(send).ok());
 }
 
-TEST(NetworkRecords, WhatCannotBeReadEndsTheLinkAndIsSaid) {
+TEST(NetworkRecords, AnUnreadableRecordEndsTheLinkAndIsLogged) {
   World world;
   RecvRequest* const receive = must(world.recv_init(4));
   ASSERT_TRUE(receive->start().ok());
@@ -228,7 +227,7 @@ TEST(NetworkRecords, WhatCannotBeReadEndsTheLinkAndIsSaid) {
 }
 
 // As where posts are complete before the receiver's software has moved their bytes.
-TEST(NetworkRecords, AFailedReceiveGivesItsBufferBackWhenWhatIsOnItsWayIsThere) {
+TEST(NetworkRecords, AFailedReceiveGivesItsBufferBackAfterTheLastArrival) {
   constexpr std::int32_t kPartitions = 4;
   World world(1, 10);
   SendRequest* const send = must(world.send_init(kPartitions));
@@ -257,7 +256,7 @@ TEST(NetworkRecords, AFailedReceiveGivesItsBufferBackWhenWhatIsOnItsWayIsThere) 
 
 class Fuzz {
  public:
-  /// @param are_records_spoilt  or, else, what travels over the network
+  /// @param are_records_spoilt  or, else, the data over the network
   Fuzz(std::uint64_t seed, bool are_records_spoilt)
       : are_records_spoilt_(are_records_spoilt),
         world_(seed, 0, are_records_spoilt ? 0 : 1 + static_cast<std::uint32_t>(seed % 16)) {}
@@ -278,7 +277,7 @@ class Fuzz {
     end(**receive, 1);
     world_.expect_only_data();
     if (are_records_spoilt_) return;
-    // Nobody posted what a network would punish, whatever it had been told.
+    // No side posted an operation that a network would punish, even after malformed records.
     for (const loop::Violation& violation : world_.wire.take_violations())
       ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
   }
@@ -378,8 +377,8 @@ void fuzz(bool are_records_spoilt) {
   EXPECT_EQ(garbled > 100, !are_records_spoilt) << garbled;
 }
 
-TEST(NetworkRecords, WhateverComesNobodyLeavesABufferAndNobodyWaitsForEver) { fuzz(true); }
-TEST(NetworkRecords, NorForImmediatesAndWordsThatMakeNoSense) { fuzz(false); }
+TEST(NetworkRecords, AnyRecordsLeaveNoBufferAndEveryWaitEnds) { fuzz(true); }
+TEST(NetworkRecords, AnyImmediatesAndWordsLeaveNoBufferAndEveryWaitEnds) { fuzz(false); }
 
 }  // namespace
 }  // namespace larklane::part

@@ -49,7 +49,7 @@ struct Side {
   std::unique_ptr<Network> network;
 };
 
-/// What has to succeed.
+/// The value of a result that has to succeed.
 template <class T>
 T must(Result<T> result) {
   EXPECT_TRUE(result.has_value()) << errc_name(result.error().code());

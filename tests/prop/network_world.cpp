@@ -1,3 +1,5 @@
+// The steps of two processes over a network, and the checks between them.
+
 #include "network_world.hpp"
 
 #include <algorithm>
@@ -193,13 +195,13 @@ void World::receiver_step(Pair& p) {
   }
 }
 
-/// Nothing is on its way but what the programs have to do: helpers have had their turns.
+/// Nothing travels but the programs' own steps: helpers have had their turns.
 bool World::is_quiet() {
   turn_all_lanes();
   return sides_[0]->other.sent.empty() && sides_[1]->other.sent.empty() && medium_->is_quiet();
 }
 
-/// What was ready has arrived, although its receiver has not asked, and others are not ready.
+/// Ready partitions have arrived, although their receiver has not asked, and others are not ready.
 void World::expect_early(Pair& p) {
   if (p.send == nullptr || !p.send->active() || p.send_round != p.recv_round) return;
   const auto s = static_cast<std::uint32_t>(p.send_partitions);
@@ -229,7 +231,7 @@ bool World::arrives(Pair& p, std::int32_t partition) {
     if (arrived || patience.is_over(now_ns())) return arrived;
     medium_->turn(1);
     turn_all_lanes();
-    deliver(0);  // what a completion has said
+    deliver(0);  // records that completions have caused
     deliver(1);
   }
 }
@@ -256,7 +258,7 @@ void World::end() {
     medium_->settle();
     turn_all_lanes();
   }
-  // Each tells the other when nothing of its own is under way.
+  // Each side notifies the other when none of its own operations is posted.
   for (int turn = 0; turn < 2; ++turn) {
     for (auto& side : sides_) side->network->settle();
     while (sides_[0]->deliver_to(*sides_[1]) || sides_[1]->deliver_to(*sides_[0])) {

@@ -1,7 +1,7 @@
 #pragma once
-// Channels over a network: two processes' engines in one thread, and every step that anybody can
-// take (programs, helpers, control connection, network) in a seeded order. Against a plain model:
-// whose bytes are in which buffer, when, and who may complete.
+// Channels over a network: two processes' engines in one thread, and every possible step (programs,
+// helpers, control connection, network) in a seeded order. Against a plain model: which bytes are
+// in which buffer, when, and which request may complete.
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@
 
 namespace larklane::part {
 
-/// A wait that is over, without news, after so many turns and so much time: a thread may stand
-/// still for longer than any wait on a busy machine, so time alone says nothing. Thread safety:
+/// A wait ends, without news, after so many turns and so much time. A thread may stand still for
+/// longer than any wait on a busy machine, so time alone proves nothing. Thread safety:
 /// single-owner.
 class Patience {
  public:
@@ -34,7 +34,7 @@ class Patience {
   std::uint64_t turn_ = 0, began_ns_ = 0;
 };
 
-/// What a World needs of a network. Thread safety: single-owner.
+/// The parts of a network that a World needs. Thread safety: single-owner.
 class Medium {
  public:
   /// Of a pair of programs.
@@ -44,17 +44,17 @@ class Medium {
     std::uint64_t channels = 1;  ///< one after the other, under one key
   };
 
-  virtual ~Medium() = default;  ///< what it opened is gone
+  virtual ~Medium() = default;  ///< the fabrics that it opened are gone
   virtual Sizes sizes() const = 0;
   /// The network as one more process has it.
   virtual std::unique_ptr<net::Fabric> for_process() = 0;
-  /// Let up to `most` things happen.
+  /// Make up to `most` steps.
   virtual void turn(std::uint64_t most) = 0;
-  /// Let all happen that can.
+  /// Make all possible steps.
   virtual void settle() = 0;
-  /// Nothing is on its way, if that can be known; true: it is not.
+  /// Nothing travels, if that can be known; true: it is not.
   virtual bool is_quiet() = 0;
-  /// When it is quiet what was posted arrives by then, with turns of helpers alone.
+  /// When it is quiet posted operations arrive by then, with turns of helpers alone.
   virtual Patience patience() const = 0;
   /// Receivers are far behind their senders.
   virtual bool are_receivers_slow() const { return false; }
@@ -64,7 +64,7 @@ class Medium {
   virtual bool has_waited(std::uint64_t steps) = 0;
 };
 
-/// What one pair of programs does: each round in the same way, at its own pace.
+/// The rounds of one pair of programs: each in the same way, at its own pace.
 struct Pair {
   std::uint64_t number = 0;
   std::int32_t send_partitions = 1, recv_partitions = 1;
@@ -73,7 +73,7 @@ struct Pair {
   std::vector<std::uint32_t> groups;
   GroupRules rules{};
   bool receiver_sits = false;  ///< it asks only when nothing else can happen
-  bool is_answered = false;    ///< what was ready before has to be seen, before more gets ready
+  bool is_answered = false;    ///< ready partitions have to arrive before more get ready
   std::vector<std::byte> from, to;
   SendRequest* send = nullptr;
   RecvRequest* recv = nullptr;

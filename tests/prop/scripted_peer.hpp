@@ -13,7 +13,8 @@
 
 namespace larklane::part {
 
-/// The other process as one process sees it: records keep their order, and come when they come.
+/// The other process as one process sees it: records keep their order, and come when the test
+/// delivers them.
 class ScriptedPeer final : public control::Peer {
  public:
   explicit ScriptedPeer(std::string name) : name_(std::move(name)) {}

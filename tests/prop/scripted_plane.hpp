@@ -9,7 +9,7 @@
 
 namespace larklane::part {
 
-/// It does at once what its helper is given. Thread safety: single-owner.
+/// Runs the helper's works at once. Thread safety: single-owner.
 class ScriptedPlane final : public control::Plane {
  public:
   Result<control::Peer*> connect(const control::Address&) override { return Errc::kUnreachable; }

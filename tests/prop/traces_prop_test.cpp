@@ -1,4 +1,4 @@
-// Recorded delays and detours that are damaged: refused with the file's name, or replayed.
+// Damaged records of delays and detours: refused with the file's name, or replayed.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What groups of partitions would save in rounds small enough to be worked out on paper."""
+"""The savings of groups of partitions, in rounds small enough to be worked out on paper."""
 
 import unittest
 
@@ -32,7 +32,7 @@ class Completion(unittest.TestCase):
         self.assertEqual([completion_ns(ready, size, 100, 0.5) for size in (1, 2, 4)], [250, 150, 100])
 
     def test_a_thread_each(self) -> None:
-        """The last one is there 100 after its call, whatever goes with it."""
+        """The last one is there 100 after its call, alone or in a group."""
         ready = marks((0,), (10,), (20,), (30,))
         self.assertEqual([completion_ns(ready, size, 100, 0.5) for size in (1, 2, 4)], [130, 130, 130])
 
@@ -49,13 +49,13 @@ class Saved(unittest.TestCase):
     """Of all rounds."""
 
     def test_small_partitions(self) -> None:
-        """A message costs 100 whatever its size: all four at once."""
+        """A message costs 100 at any size: all four at once."""
         found = aggregation([send([marks((0, 0, 0, 0))] * 3)], Curve(((1, 100),)))
         assert found
         self.assertEqual((found.rounds, found.best, found.best.is_nothing), (3, Saving(1, 150, (0, 300), 1000), False))
 
     def test_costs_that_grow_with_the_size(self) -> None:
-        """What is sent early then is better than what is sent together."""
+        """Partitions sent early then save more than partitions sent together."""
         found = aggregation([send([marks((0, 0), (500, 500))])], Curve(((10, 10), (40, 40))))
         assert found
         self.assertTrue(found.best.is_nothing)

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
 from larklane.bench import command as bench  # noqa: E402
 
-RANK_S = 600  # how long a rank runs that nobody ends
-# A stand-in for `larklane bench BENCHMARK --with VARIANT --json FILE ...`; what it does is told by MODE.
+RANK_S = 600  # how long a rank runs that is never ended
+# A stand-in for `larklane bench BENCHMARK --with VARIANT --json FILE ...`; MODE selects its behaviour.
 COMMAND = """#!{python}
 import json, os, signal, subprocess, sys
 words, launched = sys.argv[1:], os.environ.get("N", "")
@@ -126,7 +126,7 @@ class Runner(unittest.TestCase):
         self.assertTrue(all(line.startswith("bench overhead --with") for line in launches))
 
     def shapes(self, *words: str, launcher: str = "env N={processes}") -> list[str]:
-        """@return of each launch who has started how many processes, the variant, and what followed"""
+        """@return of each launch the starter and its number of processes, the variant, and the rest"""
         self.measured("well", "message-rate", *words, "--repetitions", "1", "--launcher", launcher)
         return [f"{line.partition('bench')[0]}{line.partition('--with ')[2].partition(' ')[0]} {line.partition('--threads ')[2]}" for line in self.launches()]
 
@@ -353,7 +353,7 @@ class Runner(unittest.TestCase):
         self.assertIn("--with both", errors.getvalue())
 
     def refusal(self, *words: str, benchmark: str = "overhead") -> str:
-        """@return what it said"""
+        """@return its error text"""
         with contextlib.redirect_stderr(io.StringIO()) as errors:
             try:
                 status = bench.main([benchmark, "--launcher", "env", "--out", str(self.folder), *words])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Files that are damaged: each reader refuses them with file and place, or a report is made of what is right. Files without an end are refused unread.
+"""Damaged files: each reader refuses them with file and place, or makes a report of the intact parts. Files without an end are refused unread.
 
 LARKLANE_SEED=N begins with another seed.
 """

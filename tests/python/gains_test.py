@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a report says of gains: outcomes are counted without the costs of calls, and ties are said."""
+"""The gains in a report: outcomes are counted without the costs of calls, and ties are stated."""
 
 import contextlib
 import io
@@ -45,7 +45,7 @@ class Gains(unittest.TestCase):
             return digest.digest(schema.load([path]))
 
     def text(self, *runs: golden.Json, page: bool = False) -> str:
-        """What the command prints, or the page that it writes."""
+        """The text that the command prints, or the page that it writes."""
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
             path = Path(folder) / "bench.json"
             path.write_text(json.dumps(golden.gathered(*runs)), encoding="utf-8")

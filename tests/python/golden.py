@@ -86,7 +86,7 @@ def _round(draw: random.Random, way: str, variant: str, size: int, threads: int,
 
 
 def _add_figure(ways: list[Json], benchmark: str) -> None:
-    """What refers to the median of the first way (bench/measure/series.cpp)."""
+    """The figures that refer to the median of the first way (bench/measure/series.cpp)."""
     one = statistics.median(ways[0]["samples"]["total_ns"])
     for samples in (way["samples"] for way in ways):
         if benchmark == "overhead":
@@ -118,7 +118,7 @@ def modelled(benchmark: str, variant: str, sizes: list[int], per_thread: int = 1
 
 
 def pattern(benchmark: str, variant: str, threads: int, rounds: int = 20) -> Json:
-    """A run of sweep3d or halo3d, of which throughput is all that matters."""
+    """A run of sweep3d or halo3d; only throughput matters."""
     run = record(benchmark, variant=variant, threads=threads, noise="single", scaling="weak")
     run["context"].update(ranks=4, grid=[2, 2])
     draw = random.Random(f"{benchmark} {variant} {threads}")
@@ -151,7 +151,7 @@ def messages(variant: str, per_thread: float) -> list[Json]:
 
 
 def application(variant: str, time_ns: float) -> list[Json]:
-    """Runs of bspmm, of which all parts take their shares."""
+    """Runs of bspmm; all its parts take their shares."""
     shares = {"get": 0.1, "get_flush": 0.3, "accumulate": 0.05, "accumulate_flush": 0.2, "counter": 0.1, "time": 1.0}
     runs = []
     for threads in (1, 2):
@@ -167,7 +167,7 @@ def application(variant: str, time_ns: float) -> list[Json]:
 
 
 def suite() -> Json:
-    """Every benchmark in little, native and under Larklane, with what went wrong in some."""
+    """Every benchmark in little, native and under Larklane, with failures in some."""
     sizes = [1 << power for power in range(16, 23, 2)]
     runs: list[Json] = []
     for variant in ("native", "larklane"):

@@ -1,4 +1,4 @@
-"""Seeded damage of a file: what a disk, an editor or an enemy makes of it."""
+"""Seeded damage of a file, as by a disk, an editor or an enemy."""
 
 import copy
 import os
@@ -61,6 +61,6 @@ def mutated_json(value: Any, seed: int) -> Any:
 
 
 def seeds(count: int) -> Iterator[int]:
-    """1 to `count`; or as many from the one that LARKLANE_SEED names."""
+    """1 to `count`; or as many from the seed in LARKLANE_SEED."""
     first = int(os.environ.get("LARKLANE_SEED", "1"))
     yield from range(first, first + count)

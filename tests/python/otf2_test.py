@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""OTF2 archives: what they hold is read back with the format's own library."""
+"""OTF2 archives: their contents are read back with the format's own library."""
 
 import importlib.util
 import pathlib
@@ -22,7 +22,7 @@ def interval(begin_ns: int, end_ns: int, name: str) -> otf2_file.Interval:
 
 
 class Nesting(unittest.TestCase):
-    """What an archive asks for: entered and left in order of time, the inner ones first."""
+    """The order that an archive requires: entered and left in order of time, the inner ones first."""
 
     def order(self, *intervals: otf2_file.Interval) -> list[tuple[int, str]]:
         return [(time, ("+" if entered else "-") + each.name) for time, entered, each in otf2_file.nested(list(intervals))]
@@ -73,7 +73,7 @@ class Archive(unittest.TestCase):
 
         fake = types.ModuleType("otf2")
         fake.writer = types.SimpleNamespace(open=Trace)  # type: ignore[attr-defined]
-        (self.folder / "archive.part").mkdir()  # of one that was killed
+        (self.folder / "archive.part").mkdir()  # of a killed process
         before = sorted(self.folder.iterdir())
         with unittest.mock.patch.dict(sys.modules, otf2=fake), self.assertRaises(OSError):
             otf2_file.write(self.profile, self.folder / "archive")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Files that a user keeps are whole, and what is no file stays what it is."""
+"""Files that a user keeps are whole, and a path that is no regular file stays unchanged."""
 
 import json
 import os

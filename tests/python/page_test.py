@@ -28,7 +28,7 @@ AGAIN = ["arrivals", "projection", "sweep3d"]
 
 
 class Outline(HTMLParser):
-    """Sections, images and what a page refers to."""
+    """Sections, images and the references of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

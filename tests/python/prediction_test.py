@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What early sending would save in programs small enough to be worked out on paper; messages, steps and costs."""
+"""The savings of early sending in programs small enough to be worked out on paper; messages, steps and costs."""
 
 import json
 import tempfile
@@ -84,8 +84,8 @@ class Predicted(unittest.TestCase):
     """A partition costs its thread 10, and is there 10 later."""
 
     def test_of_a_pair(self) -> None:
-        """In parts the slower thread takes 210, and nobody waits for its message: 40 of 250. In the other order the slow threads wait
-        for each other (220); so does one that waits for all parts. The last thread alone pays for both, and all wait for it: 230, or 220 if what comes is needed late."""
+        """In parts the slower thread takes 210, and no thread waits for its message: 40 of 250. In the other order the slow threads wait for each other (220);
+        so does one that waits for all parts. The last thread alone pays for both, and all wait for it: 230, or 220 if the received data is needed late."""
         found = Pair(((100, 200), (200, 100))).predict()
         self.assertEqual((found.step_ns, found.steps, found.misfit_ns), (250, 5, 0))
         self.assertEqual([(saving.parts, saving.ns, saving.interval_ns) for saving in found.savings], [(2, 35, (30, 40))])
@@ -105,7 +105,7 @@ class Predicted(unittest.TestCase):
             Predictor(program, [((0, 0), 1), ((0, 0), 2)], Costs(Curve(((1, 50),)), None, "by hand")).predict(2)
 
     def test_parts_may_be_needed_late(self) -> None:
-        """All are ready at 210 and there at 220; who needs them only at the next join goes on at 210."""
+        """All are ready at 210 and there at 220; a thread that needs them only at the next join goes on at 210."""
         found = Pair(((200, 200), (200, 200))).predict()
         self.assertEqual((found.best.ns, found.best.interval_ns), (35, (30, 40)))
 
@@ -120,7 +120,7 @@ class Predicted(unittest.TestCase):
         self.assertTrue(found.best.is_nothing)
 
     def test_without_costs_of_partitions(self) -> None:
-        """Between nothing, as if a partition took no time (50), and what a whole message costs (25 to its thread)."""
+        """Between nothing, as if a partition took no time (50), and the cost of a whole message (25 to its thread)."""
         found = Pair(((100, 200), (200, 100)), part=None).predict()
         self.assertEqual(found.best.interval_ns, (0, 50))
         self.assertEqual((found.best.ns, found.best.is_nothing, found.best.is_unsure), (25, False, True))
@@ -142,13 +142,13 @@ class Predicted(unittest.TestCase):
         self.assertGreater(wrong.misfit_ns, 2900000)
 
     def test_short_spans_are_known(self) -> None:
-        """Nobody sleeps for long in them, though nothing is told; of long ones it isn't known."""
+        """No thread sleeps for long in them, though nothing is recorded; of long ones it isn't known."""
         for times, knows in ((((100, 200), (200, 100)), True), (((100000, 900000), (900000, 100000)), False)):
             self.assertEqual(Pair(times, cores=1, load=(0, 0)).predict().knows_loads, knows)
 
 
 class KnownWriters(unittest.TestCase):
-    """The same pair if it is known who wrote what: the slow threads are rank 0's thread 1 and rank 1's thread 0."""
+    """The same pair if the writer of each part is known: the slow threads are rank 0's thread 1 and rank 1's thread 0."""
 
     def predict(self, *wrote: tuple[set[int], ...]) -> Prediction:
         return Pair(((100, 200), (200, 100)), wrote=dict(enumerate(wrote))).predict()
@@ -169,14 +169,16 @@ class KnownWriters(unittest.TestCase):
         self.assertEqual((found.best.ns, found.written), (25, Written(1, 0, 0)))
 
     def test_reversed(self) -> None:
-        """On rank 0 only. What its slow thread writes goes to rank 1's slow one, which in turn writes for the fast one: rank 1 is 10 behind, and nobody
-        waits (40 saved); if the threads read in the other order, rank 0 is 10 behind from the second of five steps on (38)."""
+        """On rank 0 only. The part of its slow thread goes to rank 1's slow one, which in turn writes for the fast one: rank 1 is 10 behind, and no thread
+        waits (40 saved); if the threads read in the other order, rank 0 is 10 behind from the second of five steps on (38).
+        """
         found = self.predict(({1}, {1}, {0}, {0}), ({0}, {0}, {1}, {1}))
         self.assertEqual((found.best.interval_ns, found.written), ((38, 40), Written(1, 0.5, 0)))
 
     def test_written_after_the_join(self) -> None:
-        """The first thread waits for the slow one (200), sends both parts (20), and both wait for 10 more. If what comes is needed late, only the first
-        thread works for it, and the slow one goes on at 200."""
+        """The first thread waits for the slow one (200), sends both parts (20), and both wait for 10 more. If the received data is needed late, only the
+        first thread works for it, and the slow one goes on at 200.
+        """
         found = Pair(((100, 200), (100, 200)), wrote=dict.fromkeys((0, 1), ({AFTER}, {AFTER}, {0}, {AFTER, 1}))).predict()
         self.assertEqual((found.best.interval_ns, found.written), ((20, 50), Written(1, 0, 1)))
 
@@ -203,7 +205,7 @@ class Bound(unittest.TestCase):
             self.assertEqual(cores_of(text), cores, text)
 
     def test_hosts(self) -> None:
-        """On the first clock ranks 0 and 2, by way of rank 4's cores, and rank 1 apart; on the other one rank 3, of which nothing is known."""
+        """On the first clock ranks 0 and 2, by way of rank 4's cores, and rank 1 apart; on the other one rank 3, without any record."""
         files = [file_of(rank, clock, cores) for rank, clock, cores in ((0, 1, {0, 1}), (1, 1, {5}), (2, 1, {2}), (3, 2, set()), (4, 1, {1, 2}))]
         hosts = hosts_of(files)
         self.assertEqual({frozenset(rank for rank in hosts.of_rank if hosts.of_rank[rank] == host): hosts.cores.get(host) for host in hosts.of_rank.values()},
@@ -211,7 +213,7 @@ class Bound(unittest.TestCase):
 
 
 class Traffic(unittest.TestCase):
-    """Which send belongs to which receive, and what repeats."""
+    """Which send belongs to which receive, and which part repeats."""
 
     def test_in_order(self) -> None:
         sends = [message(0, 10), message(0, 20), message(0, 30, tag=2)]
@@ -221,7 +223,7 @@ class Traffic(unittest.TestCase):
         self.assertEqual(found.left_out, 0)
 
     def test_from_any_source(self) -> None:
-        """It may have taken the message whose receive is missing; those of the other tag are sure."""
+        """It may have taken the message with the missing receive; those of the other tag are sure."""
         found = traffic.matched([message(0, 10), message(0, 20), message(0, 30, tag=2)],
                                 [receive(1, 5, 40, peer=-3), receive(1, 6, 41), receive(1, 7, 42, tag=2)])
         self.assertEqual([each.send.tag for each in found.deliveries], [2])
@@ -242,7 +244,7 @@ class Traffic(unittest.TestCase):
 
 
 class Known(unittest.TestCase):
-    """What messages and partitions cost."""
+    """The costs of messages and partitions."""
 
     def curve(self, *points: tuple[float, float]) -> list[float]:
         return [Curve(points).ns(size) for size in (0, 10, 15, 20, 40)]

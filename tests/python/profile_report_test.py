@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A report of profiles made up by hand: what its text and page say, and what is drawn."""
+"""A report of profiles made up by hand: its text, page and drawings."""
 
 import csv
 import json
@@ -105,7 +105,7 @@ class Profiles(Folder):
         self.assertIn("threads share 8 cores", out)
 
     def test_replay_of_what_is_known(self) -> None:
-        """Of 100 steps it is told of 60 what threads used: half of all are replayed; of 20 that are told too few."""
+        """Of 60 of 100 steps the threads' use of cores is recorded: half of all are replayed; with a record of 20, too few."""
         for told, replayed in ((60, 49), (20, 97)):
             with self.subTest(told=told):
                 folder = self.folder / f"told-{told}"

@@ -74,14 +74,14 @@ class Shared(unittest.TestCase):
             self.assertAlmostEqual(came[0], end)
 
     def test_who_waits(self) -> None:
-        """One waits until 10, one computes meanwhile: alone, or beside one that takes its share of the core."""
+        """One thread waits until 10, one computes meanwhile: alone, or beside a thread that takes its share of the core."""
         for waiting, came in ((Waiting.SLEEPS, 10), (Waiting.YIELDS, 10), (Waiting.POLLS, 15)):
             waits = thread(Operation(0, needs=("m",), waiting=waiting))
             sends = Thread(1, 0.0, (Operation(10, (("m", 0.0),)),))
             self.assertEqual(replay([waits, sends, thread(Operation(10))], {0: 1}, {}).came_ns[2], [came], waiting)
 
     def test_rate(self) -> None:
-        """Of four on two cores, two a core, of which two yield: in one of three ways the others are together, and have half a core each."""
+        """Four on two cores, two a core, two of them yield: in one of three ways the others are together, and have half a core each."""
         for cores, taking, yielding, expected in ((2, 2, 0, 1), (2, 3, 0, 2 / 3), (2, 1, 5, 1), (2, 2, 2, 1 - 1 / 6), (2, 4, 4, 0.5 * (1 - 1 / 70)),
                                                   (float("inf"), 9, 9, 1)):
             self.assertAlmostEqual(rate(cores, taking, yielding), expected)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a report says of made-up records: figures, comparisons, advice, projection, and the command."""
+"""A report of made-up records: figures, comparisons, advice, projection, and the command."""
 
 import contextlib
 import io
@@ -155,7 +155,7 @@ class Figures(Folder):
             self.assertNotRegex(text, "bound to|OMP_")
 
     def test_more_threads_than_cores(self) -> None:
-        """Named where the machine is: of which benchmarks. Older records say nothing of it."""
+        """Named beside the machine, with the benchmarks. Older records do not state it."""
         runs = [golden.record(benchmark, golden.point(8, 1, exposed("join", 1))) for benchmark in ("overhead", "early-bird")]
         del runs[1]["context"]["oversubscribed"]
         found = dict(digest.machines(digest.digest(self.load(*runs))).rows)["more threads than cores"]
@@ -404,7 +404,7 @@ class Projections(Folder):
 
 
 class Command(Folder):
-    """What a person types."""
+    """The commands that a person types."""
 
     def record(self) -> Path:
         path = self.folder / "run.json"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""schema.py: records are read whole, and what is no record is refused by name."""
+"""schema.py: records are read whole, and a file that is no record is refused by name."""
 
 import json
 import tempfile

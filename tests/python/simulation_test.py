@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Figures of simulated rounds: what they show, what they say of it, and which files they refuse."""
+"""Figures of simulated rounds: their data, their text, and the files that they refuse."""
 
 import contextlib
 import io
@@ -34,7 +34,7 @@ def made(**changes: Any) -> simulation.Simulated:
 
 
 class Figures(unittest.TestCase):
-    """What is drawn."""
+    """The drawings."""
 
     def test_values(self) -> None:
         charts = {chart.name: chart for chart in simulation.figures([made()])}
@@ -69,7 +69,7 @@ class Figures(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
-    """What is read and written."""
+    """The files read and written."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()

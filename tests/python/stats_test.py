@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""stats.py on numbers worked out by hand. What `make bars` uses of it: tests/scripts_test.py, tests/bars_test.py."""
+"""stats.py on numbers worked out by hand. The parts that `make bars` uses: tests/scripts_test.py, tests/bars_test.py."""
 
 import math
 import random

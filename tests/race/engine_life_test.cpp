@@ -96,7 +96,7 @@ TEST_P(EngineLife, AHalfThatIsFreedUnmatchedKeepsItsPlace) {
   }
 }
 
-TEST_P(EngineLife, AStartedReceiveHearsThatItsSendWasFreed) {
+TEST_P(EngineLife, AStartedReceiveFailsWhenItsSendIsFreed) {
   EnginePair pair(GetParam());
   std::vector<std::byte> from(64), to(64);
   RecvRequest* recv = made(pair.receiver->recv_init(args_of(pair.send_address, to.data(), 4, 16)));
@@ -121,7 +121,7 @@ std::uint64_t resident_bytes() {
 
 // The kernel closes the sockets of a process one by one: while it ends, its listener still takes
 // connections.
-TEST_P(EngineLife, AReceiveMeetsWhatAnEndedProcessSentThoughItsSocketTakesConnections) {
+TEST_P(EngineLife, AReceiveMatchesASendOfAnEndedProcessThoughItsSocketTakesConnections) {
   if (GetParam().is_network) GTEST_SKIP() << "over a network nothing is complete before the match";
   constexpr std::uint64_t kBytes = 64;
   const Config config = config_of(kSlots);
@@ -170,8 +170,8 @@ TEST_P(EngineLife, AnEndedProcessStaysReachableAndFails) {
   EXPECT_EQ(pair.receiver->reachable("larklane-engine-nobody").code(), Errc::kUnreachable);
 }
 
-// What a process sent counts, even if it ended before this one's helper had served it.
-TEST_P(EngineLife, AProcessThatEndedBeforeItWasHeardIsHeard) {
+// Messages of a process count, even if it ended before this one's helper had served it.
+TEST_P(EngineLife, RecordsOfAProcessThatEndedEarlierAreServed) {
   if (GetParam().is_network) GTEST_SKIP() << "over a network nothing is complete before the match";
   for (int turn = 0; turn < (kSanitized ? 20 : 200); ++turn) {
     const Config config = config_of(kSlots);
@@ -241,13 +241,13 @@ TEST_P(EngineLife, FreedSendsWithoutAReceiveTakeNoMemory) {
   std::uint64_t after_warm_up = 0;
   for (int turn = 0; turn < kTurns; ++turn) {
     ASSERT_TRUE(pair.sender->free(send_init(1)).ok());
-    if (turn % 500 == 0) exchange_one(2);  // the receiver has heard of all before
+    if (turn % 500 == 0) exchange_one(2);  // the receiver has served all earlier records
     if (turn == kTurns / 2) after_warm_up = resident_bytes();
   }
   if (!kSanitized) {  // answers that are on their way are more at one time than at another
     EXPECT_LT(resident_bytes(), after_warm_up + (std::uint64_t{64} << 20));
   }
-  for (int turn = 0; turn < kTurns; ++turn)  // each meets one that was freed
+  for (int turn = 0; turn < kTurns; ++turn)  // each meets a freed one
     ASSERT_TRUE(pair.receiver->free(recv_init(1)).ok());
   exchange_one(1);
 }

@@ -120,7 +120,7 @@ TEST_F(Networks, EachPeerGoesByItsOwn) {
   EXPECT_EQ(all.receive_rounds, 60u);
 }
 
-TEST_F(Networks, APeerThatEndsTakesNobodyOnAnotherNetworkAlong) {
+TEST_F(Networks, APeerThatEndsHarmsNoPeerOnAnotherNetwork) {
   for (Peer& peer : peers_) open(peer);
   for (std::uint64_t channel = 0; channel < 3; ++channel) round(peers_[channel], 0, channel);
   EXPECT_TRUE(peers_[1].engine->free(peers_[1].receive).ok());
@@ -140,7 +140,7 @@ TEST_F(Networks, APeerThatEndsTakesNobodyOnAnotherNetworkAlong) {
   close(peers_[2]);
 }
 
-TEST(EngineNetworks, OneThatCannotBeMadeIsAnError) {
+TEST(EngineNetworks, ANetworkThatCannotBeMadeIsAnError) {
   const auto first = network_named("first"), second = network_named("second");
   OtherHosts others{};
   others.fabrics.push_back(first->for_process());

@@ -1,5 +1,5 @@
 #pragma once
-// Two engines that talk to each other, and what tests do with a pair of requests.
+// Two connected engines, and the steps of tests with a pair of requests.
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-// What the receiver does not fetch from its slots: the sender copies by itself.
+// Slots that the receiver does not empty: the sender copies by itself.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kPartitionBytes = 8 << 10;
 
-/// A pair of requests whose partitions are worth a push.
+/// A pair of requests with partitions that are worth a push.
 class Pushes : public testing::Test {
  protected:
   explicit Pushes(std::int32_t partitions = 16, std::uint64_t partition_bytes = kPartitionBytes)
@@ -54,8 +54,9 @@ class Pushes : public testing::Test {
   RecvRequest* recv_;
 };
 
-// The first slots fill up, and then the sender copies by itself what the receiver does not fetch.
-TEST_F(Pushes, WhatTheReceiverDoesNotFetchIsInItsBufferAllTheSame) {
+// The first slots fill up, and then the sender itself copies the partitions that the receiver does
+// not fetch.
+TEST_F(Pushes, UnfetchedPartitionsReachTheReceiversBuffer) {
   const std::uint64_t first_round = meet();
   for (std::uint64_t round = 1; round < 4; ++round) {
     start(round);

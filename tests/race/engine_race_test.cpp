@@ -1,4 +1,4 @@
-// Two engines in one process: what may happen in what order between two ranks.
+// Two engines in one process: the possible orders of events between two ranks.
 
 #include <gtest/gtest.h>
 
@@ -120,8 +120,8 @@ TEST_P(EngineRace, SelfChannels) {
   EXPECT_TRUE(engine->free(recv).ok());
 }
 
-/// A request of a pair whose sizes differ: Start, Parrived or completion says so. A send may have
-/// completed before it hears.
+/// A request of a pair whose sizes differ: Start, Parrived or completion fails. A send may have
+/// completed before it gets the error.
 void expect_size_mismatch(Request& request) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (request.active() || request.start().ok()) {
@@ -145,7 +145,7 @@ TEST_P(EngineRace, SizesThatDifferFailBothByName) {
     SendRequest* send = nullptr;
     auto init_send = [&] {
       send = made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 64)));
-      // It may have heard already.
+      // It may have the error already.
       if (!send->start().ok() || turn % 4 == 0) return;
       ASSERT_TRUE(send->pready(0, turn % 4 == 1 ? 3 : 4).ok());
     };
@@ -184,7 +184,7 @@ TEST_P(EngineRace, CountsOfZero) {
   EXPECT_TRUE(pair.receiver->free(recv).ok());
 }
 
-TEST_P(EngineRace, TheSummaryCountsAsEarlyWhatArrivedBeforeAllWasReady) {
+TEST_P(EngineRace, TheSummaryCountsArrivalsBeforeTheLastMarkAsEarly) {
   EnginePair pair(GetParam());
   std::vector<std::byte> from(4 * 100), to(4 * 100);
   SendRequest* send = made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 4, 100)));
@@ -216,7 +216,7 @@ TEST_P(EngineRace, TheSummaryCountsAsEarlyWhatArrivedBeforeAllWasReady) {
   EXPECT_EQ(received.receive_rounds, 3u);
 }
 
-TEST_P(EngineRace, DoubleMarksAreToldAndHarmNobody) {
+TEST_P(EngineRace, DoubleMarksAreReportedAndHarmNoOther) {
   EnginePair pair(GetParam());
   std::vector<std::byte> from(40 * 8), to(40 * 8);
   SendRequest* send = made(pair.sender->send_init(args_of(pair.recv_address, from.data(), 40, 8)));

@@ -1,5 +1,5 @@
-// Threads on the lanes of two engines, over a network that a thread is: everything arrives once, in
-// order, whatever they do to each other.
+// Threads on the lanes of two engines, over a network that is a thread: everything arrives once, in
+// order, under any interleaving.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@
 namespace larklane::msg {
 namespace {
 
-/// Of one thread's messages: whose, which, and what follows from that.
+/// Bytes that follow from the thread and the number of a message.
 std::vector<std::byte> bytes_of(std::uint64_t thread, std::uint64_t number, std::size_t bytes) {
   return random_bytes(bytes, thread << 32 | number);
 }
@@ -29,7 +29,7 @@ std::size_t length_of(std::uint64_t number, std::uint64_t eager) {
   return number % 7 == 0 ? eager + number % 50 : number % 90;
 }
 
-/// @param asks  long messages are written by their sender, who is asked for it
+/// @param asks  long messages are written by their sender, at the receiver's request
 Job::Options roomy(bool asks = false) {
   Job::Options options;
   if (asks) {
@@ -125,7 +125,7 @@ void send_and_receive(Job::Options how) {
 TEST(EngineRace, ThreadsOfOneLaneSendAndReceiveAndNothingIsStranded) { send_and_receive(roomy()); }
 TEST(EngineRace, TheSameWhereLongMessagesAreAskedFor) { send_and_receive(roomy(true)); }
 
-/// What arrives meets a receive that another thread posts at the same moment.
+/// A message meets a receive that another thread posts at the same moment.
 TEST(EngineRace, AMessageAndItsReceiveMeetOnTheWay) {
   constexpr std::uint64_t kMessages = 20000;
   Job job(roomy());

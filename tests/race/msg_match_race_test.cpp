@@ -23,7 +23,7 @@ using Policy = MatchPolicy;
 constexpr std::uint32_t kThreads = 4, kEach = 300, kRanks = 3, kTags = 3;
 
 struct Message : MatchMessage {
-  std::uint32_t thread = 0, index = 0;  ///< who inserts it, as its how-many-th
+  std::uint32_t thread = 0, index = 0;  ///< the inserting thread, and its count of earlier inserts
   std::uint32_t times = 0;              ///< that it was got
 };
 struct Receive : MatchReceive {
@@ -38,8 +38,8 @@ bool fits(const Receive& receive, const Message& message) {
          ((bits & 1) != 0 || receive.tag == message.tag);
 }
 
-/// All threads' receives and messages, and one engine. Plain members: that nobody else touches what
-/// a thread has got is seen by the thread sanitizer.
+/// All threads' receives and messages, and one engine. Plain members: the thread sanitizer checks
+/// that only the thread that got an entry touches it.
 struct Field {
   Field(Kind kind, std::uint32_t bucket_count)
       : engine(std::move(
@@ -141,7 +141,7 @@ TEST(MatchRace, EachIsMatchedOnceAndInOrder) {
     }
 }
 
-/// Nothing that waits fits anything else that waits.
+/// No waiting entry fits another waiting one.
 void expect_no_pair_is_left(Field& field) {
   for (const Receive& receive : field.receives) {
     ASSERT_LE(receive.times, 1u);
@@ -151,7 +151,7 @@ void expect_no_pair_is_left(Field& field) {
   for (const Message& message : field.messages) ASSERT_LE(message.times, 1u);
 }
 
-// Receives with wildcards, some of which are cancelled; somebody counts.
+// Receives with wildcards, some of them cancelled; one thread counts.
 TEST(MatchRace, WildcardsAndCancelledReceives) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -182,7 +182,7 @@ TEST(MatchRace, WildcardsAndCancelledReceives) {
   }
 }
 
-// A rank dies while receives are posted for it: who posts looks after it has inserted. None waits
+// A rank dies while receives are posted for it: the poster checks after it has inserted. None waits
 // for ever, each is given back once.
 void dead_rank(Kind kind, std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -21,14 +21,14 @@ namespace {
 constexpr std::uint32_t kThreads = 3, kEach = 250, kPairs = 2;
 constexpr std::uint64_t kTriesMax = 50'000'000;  // some minutes
 
-/// Hears records of several threads. Plain members: callbacks have the lane's lock.
+/// Receives records of several threads. Plain members: callbacks have the lane's lock.
 struct Hearer {
   void hear(const PacketHeader& header, std::span<const std::byte> payload) {
     expect_intact(header, payload);
     ASSERT_LT(header[2], kThreads);
     ASSERT_EQ(header[0], next[header[2]]) << "thread " << header[2];
     ++next[header[2]];
-    count.fetch_add(1, std::memory_order_release);  // pairs with the acquire of who waits
+    count.fetch_add(1, std::memory_order_release);  // pairs with the waiting thread's acquire
   }
   std::uint32_t next[kThreads] = {};
   std::atomic<std::uint32_t> count{0};
@@ -53,8 +53,8 @@ void post(PacketEnd& end, const PacketHeader& header, bool is_assembled, bool mo
   ADD_FAILURE() << "no room for ever";
 }
 
-/// @param does_sender_turn  false: but for a post that has to be made again, nobody makes a turn of
-///   the lane of who speaks; one way only
+/// @param does_sender_turn  false: no thread makes a turn of the sender's lane, but for a post that
+/// has to be made again; one way only
 void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells, bool both_ways,
               bool does_sender_turn = true) {
   SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
@@ -79,7 +79,7 @@ void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells,
   const auto is_over = [&] {
     for (std::uint32_t side = 0; side < speaking; ++side)
       for (const Hearer& hearer : hearers[1 - side])
-        // acquire: of what was heard
+        // acquire: of the received records
         if (hearer.count.load(std::memory_order_acquire) != kThreads * kEach) return false;
     return true;
   };
@@ -127,8 +127,8 @@ TEST(PacketRace, ThreadsOnTheSamePairs) {
   }
 }
 
-// What waits for others is sent by whoever posts next.
-TEST(PacketRace, NobodyMakesATurnForTheSender) {
+// The next post sends the records that wait for others.
+TEST(PacketRace, WithoutTurnsOfTheSender) {
   for (const std::uint64_t seed : seeds(5, 10)) exchange(seed, {64, 8}, 1024, false, false);
 }
 
@@ -145,7 +145,7 @@ TEST(PacketRace, PositionsThatAreTakenMeanwhile) {
     ASSERT_EQ(payload.size(), kBytes[header[2]]);
     for (const std::byte one : {payload.front(), payload.back()})
       ASSERT_EQ(one, static_cast<std::byte>(header[0]));
-    heard.fetch_add(1, std::memory_order_release);  // pairs with the acquire of who waits
+    heard.fetch_add(1, std::memory_order_release);  // pairs with the waiting thread's acquire
   };
   const auto is_over = [&] {
     return heard.load(std::memory_order_acquire) == kCount[0] + kCount[1] ||
@@ -183,7 +183,7 @@ TEST(PacketRace, ThreadsWithFewPackets) {
   exchange(12, {1, 1}, 1, true);
 }
 
-// A peer dies while threads post: each of them hears of it by a post, the owner once.
+// A peer dies while threads post: each of them gets the error from a post, the owner once.
 TEST(PacketRace, APeerDiesMeanwhile) {
   for (const std::uint64_t seed : seeds(21, 24)) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));

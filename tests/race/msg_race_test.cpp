@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kLanes = 3, kPoppers = 3, kEach = 20'000;
 
-/// By signaller and number: how often it was popped, and what its operation has written.
+/// By signaller and number: how often it was popped, and the value that its operation has written.
 struct Log {
   std::array<std::vector<std::uint64_t>, kLanes> payload;
   std::array<std::vector<std::atomic<int>>, kLanes> times;
@@ -40,7 +40,7 @@ struct Log {
   bool read(const Completion& completion) {
     const auto lane = static_cast<std::uint64_t>(completion.rank);
     if (lane >= kLanes || completion.tag >= kEach) return false;
-    // relaxed: the threads' end orders what is looked at
+    // relaxed: the threads' end orders the counts
     times[lane][completion.tag].fetch_add(1, std::memory_order_relaxed);
     return *static_cast<std::uint64_t*>(completion.buffer) == lane * kEach + completion.tag;
   }
@@ -94,7 +94,8 @@ TEST(MsgRace, EveryCompletionIsPoppedOnceWithItsBytes) {
     }
     lanes_left.fetch_sub(1, std::memory_order_release);  // pairs with pop_all()'s acquire
   });
-  (void)pop_all(queue, log, lanes_left);  // what two poppers have hidden from each other at the end
+  (void)pop_all(queue, log, lanes_left);  // nodes that two poppers have hidden from each other at
+                                          // the end
   EXPECT_TRUE(is_right.load(std::memory_order_relaxed));
   log.expect_once();
   EXPECT_TRUE(queue.free().ok());
@@ -121,7 +122,7 @@ TEST(MsgRace, NodesComeBackFromAnywhereWhileTheirPoolLives) {
         Node* const node = pool.get();
         if (node == nullptr) continue;
         ++node->completion.tag;
-        // acq_rel: as above, and of what is put back
+        // acq_rel: as above, and of the node that is put back
         Node* const old = hands[static_cast<std::size_t>(i) % hands.size()].exchange(
             node, std::memory_order_acq_rel);
         if (old != nullptr) pool.put(*old);
@@ -159,8 +160,9 @@ TEST(MsgRace, ASynchronizersRoundsDoNotMix) {
   });
 }
 
-// Who knows that so many are over sees what they have written, and which of them have failed.
-TEST(MsgRace, ACountersNumberCoversWhatItCounts) {
+// A thread that reads the count sees the writes of all counted operations, and which of them have
+// failed.
+TEST(MsgRace, ACountCoversItsOperations) {
   const auto domain = std::make_unique<CompletionDomain>();
   Counter counter = Counter::create(*domain).value();
   std::array<std::uint64_t, kLanes> written{};
@@ -179,7 +181,7 @@ TEST(MsgRace, ACountersNumberCoversWhatItCounts) {
   });
 }
 
-/// What a handler has heard under one number.
+/// The calls of a handler under one number.
 struct Heard {
   std::atomic<std::uint64_t> calls{0};
   bool is_freed = false;  // plain: free() orders it after all calls
@@ -212,8 +214,9 @@ TEST(MsgRace, ASignalBesideAResetIsKeptOrInExcess) {
 }
 
 // One thread registers, frees and makes anew; peers' operations come under numbers that are right,
-// or were. Each that is accepted reaches the object whose number it was, none that is freed.
-TEST(MsgRace, ANumberNeverReachesWhatIsFreedOrCameLater) {
+// or were. Each accepted operation reaches the object whose number it was, none reaches a freed
+// one.
+TEST(MsgRace, ANumberNeverReachesAFreedOrLaterObject) {
   constexpr std::uint64_t kGenerations = 400;
   const auto domain = std::make_unique<CompletionDomain>();
   std::vector<Heard> heard(kGenerations);
@@ -231,11 +234,11 @@ TEST(MsgRace, ANumberNeverReachesWhatIsFreedOrCameLater) {
         number.store(handler.register_remote().value(), std::memory_order_relaxed);
         for (int i = 0; i < 50 && total.load(std::memory_order_relaxed) == before; ++i)
           std::this_thread::yield();
-        if (g % 4 == 3) continue;  // destroyed: what has found it is told nothing, harmlessly
+        if (g % 4 == 3) continue;  // destroyed: its finder signals nothing, harmlessly
         bool is_freed = false;
         for (int i = 0; i < 1'000'000 && !is_freed; ++i) {
           is_freed = handler.free().ok();
-          if (!is_freed) std::this_thread::yield();  // who has found it may wait for this core
+          if (!is_freed) std::this_thread::yield();  // a finder may wait for this core
         }
         if (!is_freed) {
           ADD_FAILURE() << "what was refused, or is over, holds up " << g;

@@ -1,5 +1,5 @@
-// The network inside one process between real threads: the thread sanitizer sees what a network
-// orders, and only that.
+// The network inside one process between real threads: the thread sanitizer sees the order that a
+// network guarantees, and only that.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -188,8 +188,8 @@ TEST(NetLoopRace, WithDelaysAndRetriesOnTop) {
   other.join();
 }
 
-/// Whoever finds nothing sleeps: nobody may be left asleep.
-TEST(NetLoopRace, WhoSleepsIsRung) {
+/// A thread that finds nothing sleeps: no thread may be left asleep.
+TEST(NetLoopRace, ASleepingThreadIsWoken) {
   for (const std::uint32_t turns_per_poll : {0u, 4u}) {
     loop::Fabric::Options options = options_of(3);
     options.turns_per_poll = turns_per_poll;
@@ -224,7 +224,7 @@ TEST(NetLoopRace, WhoSleepsIsRung) {
 }
 
 #ifdef LARKLANE_TSAN
-// What a layer above does wrong has to be seen, although all of them meet in one lock.
+// Mistakes of a layer above have to be seen, although all of them meet in one lock.
 class NetLoopRaceDeathTest : public testing::Test {
  protected:
   NetLoopRaceDeathTest() {
@@ -268,7 +268,7 @@ TEST_F(NetLoopRaceDeathTest, NoRaceIsSeenWhereThereIsNone) {
       testing::ExitedWithCode(0), "");
 }
 
-TEST_F(NetLoopRaceDeathTest, BytesAreReadThatNothingHasToldOf) {
+TEST_F(NetLoopRaceDeathTest, BytesAreReadWithoutAnImmediate) {
   EXPECT_EXIT(
       {
         beside(

@@ -29,7 +29,8 @@ std::unique_ptr<net::Fabric> open_shm() {
   return std::move(fabric).value();
 }
 
-/// What one end hears of the threads of the other. Plain members: callbacks have the lane's lock.
+/// The records that one end gets from the threads of the other. Plain members: callbacks have the
+/// lane's lock.
 struct Hearer {
   static constexpr std::uint32_t kThreads = 2, kEach = 1500;
 
@@ -88,7 +89,8 @@ TEST(ShmRace, ThreadsOnTheSamePairBothWays) {
   b.link.reset();
 }
 
-// Each sender has an endpoint of its own; what one sends keeps its order in the queue.
+// Each sender has an endpoint of its own; the immediates of one sender keep their order in the
+// queue.
 TEST(ShmRace, ManySendersToOneEndpoint) {
   constexpr std::uint32_t kSenders = 3, kEach = 20'000;
   const auto fabric = open_shm(), others = open_shm();

@@ -1,4 +1,4 @@
-// What a network refuses, between two engines: every wait ends, on both sides.
+// Refusals of a network, between two engines: every wait ends, on both sides.
 
 #include <gtest/gtest.h>
 
@@ -13,11 +13,11 @@
 namespace larklane::part {
 namespace {
 
-/// Two engines, of which `is_sender`'s network has the faults of `plan`.
+/// Two engines; `is_sender`'s network has the faults of `plan`.
 class Refusing {
  public:
   Refusing(const Way& way, bool is_sender, fault::Plan plan) : network_(loop::Fabric::Options{}) {
-    set_log_level(LogLevel::error);  // the warnings are what it is about
+    set_log_level(LogLevel::error);  // the test provokes the warnings
     auto broken = std::make_unique<fault::Fabric>(network_.for_process(), std::move(plan));
     std::unique_ptr<net::Fabric> whole = network_.for_process();
     sender =
@@ -29,7 +29,7 @@ class Refusing {
     sender.reset();
     receiver.reset();
     set_log_level(LogLevel::warn);
-    (void)network_.take_violations();  // a network that dies leaves things under way
+    (void)network_.take_violations();  // a network that dies leaves operations posted
   }
 
  private:
@@ -76,7 +76,7 @@ TEST_P(NetworkFault, ALinkThatIsRefusedFailsBothSides) {
   }
 }
 
-TEST_P(NetworkFault, AReceiveHearsThatItsDeviceIsLost) {
+TEST_P(NetworkFault, AReceiveFailsWhenItsDeviceIsLost) {
   Refusing pair(GetParam(), false, {.faults = {{fault::Call::poll, fault::What::refuse, 3}}});
   std::vector<std::byte> to(4096);
   RecvRequest* recv =
@@ -104,7 +104,7 @@ std::pair<Completion, Completion> exchange(Refusing& pair, std::int32_t tag) {
 
 constexpr std::pair kBothComplete{Completion::complete, Completion::complete};
 
-// What a process can't have of further lanes it does without.
+// A process does without the further lanes that it can't have.
 TEST_P(NetworkFault, WithoutFurtherLanesAllGoesThroughTheFirst) {
   for (const bool is_sender : {false, true}) {
     Refusing pair(GetParam(), is_sender,

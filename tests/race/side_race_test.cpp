@@ -1,5 +1,5 @@
-// Both sides of one channel in one piece of memory, so that a thread sanitizer sees what two
-// processes do.
+// Both sides of one channel in one piece of memory, so that a thread sanitizer sees the accesses of
+// two processes.
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -107,7 +107,7 @@ TEST(SideRace, PlansThatMakeNoSenseAreRefused) {
   EXPECT_EQ(moved.load(std::memory_order_relaxed), 0u);
 }
 
-// What the other process writes there is nothing that the sender goes by.
+// The sender never follows values that the other process writes there.
 TEST(SideRace, TheSenderKeepsItsOwnPlans) {
   Block block;
   std::atomic<std::uint64_t> moved{0};

@@ -20,8 +20,8 @@ constexpr int kRounds = 3000;
 constexpr int kRounds = 30'000;
 #endif
 
-/// What a bias is for: several things, each with a lock. No atomics: the thread sanitizer says,
-/// too, if two are at one.
+/// Several things, each with a lock: the purpose of a bias. No atomics: the thread sanitizer
+/// reports two threads at one thing, too.
 struct Guarded {
   struct Thing {
     SpinLock lock;
@@ -48,7 +48,7 @@ TEST(VciBias, ItsFirstUserTakesNoLock) {
   guarded.once(1);  // or it would wait for ever
 }
 
-TEST(VciBias, NobodyWaitsForAUserThatIsGone) {
+TEST(VciBias, NoThreadWaitsForAUserThatIsGone) {
   Guarded guarded;
   std::thread([&] { guarded.once(0); }).join();
   guarded.once(0);
@@ -57,8 +57,8 @@ TEST(VciBias, NobodyWaitsForAUserThatIsGone) {
 }
 
 // Again and again one thread is there first, and two others come while it goes in and out, one to
-// each thing: whoever of them is first ends the bias, and the other one waits for that, too.
-TEST(VciBias, ItsFirstUserAndWhoComesLaterAreNeverAtOneThingTogether) {
+// each thing. The first of them ends the bias, and the other one waits for that, too.
+TEST(VciBias, FirstUserAndLaterUsersExcludeEachOther) {
   constexpr int kOthers = 2, kTimes = 4;
   std::vector<Guarded> all(kRounds);
   std::atomic<int> round{-1}, left{0};

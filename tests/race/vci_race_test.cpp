@@ -1,4 +1,4 @@
-// Many threads on one lane, whose provider takes no lock of its own.
+// Many threads on one lane; its provider takes no lock of its own.
 
 #include <gtest/gtest.h>
 
@@ -25,8 +25,8 @@ struct Works {
   std::vector<CountedWork> all;
 };
 
-// All threads end with their last post, and nobody polls: it is all at the provider, each thread's
-// in its order.
+// All threads end with their last post, and no thread polls: all posts are at the provider, each
+// thread's in order.
 TEST(VciRace, NothingIsStrandedWhenThePostersAreGone) {
   for (int turn = 0; turn < 50; ++turn) {
     FakeSide side;
@@ -45,7 +45,7 @@ TEST(VciRace, NothingIsStrandedWhenThePostersAreGone) {
 }
 
 // A work that is done at once is complete, also where its own completion has posted it again.
-TEST(VciRace, WhatIsDoneAtOnceIsCompleteWhenThePostersAreGone) {
+TEST(VciRace, WorkDoneAtOnceIsCompleteWhenThePostersAreGone) {
   FakeSide side;
   side.lane().answer = net::Post::done;
   Works works(side, Work::Kind::small, 8);
@@ -93,7 +93,7 @@ TEST(VciRace, PostsAndTurnsMeetAndEachWorkCompletesOnce) {
   EXPECT_FALSE(lane.was_entered_while_polling);
 }
 
-// The helper's calls wait for the lock; what queues meanwhile goes out when they give it back.
+// The helper's calls wait for the lock; works that queue meanwhile go out when they give it back.
 TEST(VciRace, SetUpBetweenPostsStrandsNothing) {
   FakeSide side;
   Works works(side, Work::Kind::small, 8);
@@ -110,7 +110,7 @@ TEST(VciRace, SetUpBetweenPostsStrandsNothing) {
   EXPECT_EQ(side.lane().reserved, static_cast<std::uint32_t>(kEach));
 }
 
-/// No atomic: the thread sanitizer says, too, if two are there.
+/// No atomic: the thread sanitizer reports two threads inside, too.
 struct Inside {
   bool is_somebody = false;
   /// Gives others the core while it is there, now and then.
@@ -122,9 +122,9 @@ struct Inside {
   int times = 0;
 };
 
-// The owner takes no read-modify-write and no fence; others that ask have those. What they count is
-// no atomic.
-TEST(VciRace, AnOwnerAndWhoAsksAreNeverInsideTogether) {
+// The owner takes no read-modify-write and no fence; other threads that ask for the lane do. The
+// counters are no atomics.
+TEST(VciRace, OwnerAndAskersExcludeEachOther) {
   FakeSide side;
   constexpr std::uint64_t kOfOthers = 2000;
   std::uint64_t counted = 0, of_owner = 0;
@@ -148,12 +148,12 @@ TEST(VciRace, AnOwnerAndWhoAsksAreNeverInsideTogether) {
     }
     EXPECT_TRUE(side.vci->own());
     while (asking.load(std::memory_order_acquire) != 0) (void)side.vci->progress();
-    // Whoever has asked has left: nothing keeps the owner out any more.
+    // All asking threads have left: nothing keeps the owner out any more.
     const std::uint64_t before = side.vci->counts().polls;
     (void)side.vci->progress();
     of_owner = side.vci->counts().polls - before;
   });
-  // Turns of others that came before it was anybody's are counted as polls, too.
+  // Turns of others before the lane had an owner are counted as polls, too.
   EXPECT_EQ(counted, side.vci->counts().polls + (kThreads - 1) * kOfOthers);
   EXPECT_EQ(of_owner, 1u);
   side.vci->disown();
@@ -166,7 +166,7 @@ TEST(VciRace, OwnersComeAndGoWhileTheyMakeTurns) {
   Inside inside;
   side.lane().during_poll = [&] { inside.once(); };
   constexpr int kRounds = 2000, kOver = kThreads;
-  std::atomic<int> wanted{0};  // as its owner; 0: nobody
+  std::atomic<int> wanted{0};  // as its owner; 0: no thread
   together(kThreads, [&](int t) {
     if (t != 0) {
       for (int now = 0; now != kOver;) {
@@ -190,7 +190,7 @@ TEST(VciRace, OwnersComeAndGoWhileTheyMakeTurns) {
   });
 }
 
-// Posts of an owner and of others, of whom some are its own callbacks.
+// Posts of an owner and of others, some of them its own callbacks.
 TEST(VciRace, NothingIsStrandedOnALaneThatHasAnOwner) {
   for (int turn = 0; turn < 20; ++turn) {
     FakeSide side;

@@ -1,12 +1,11 @@
 /* An RDMA device by itself: half round trip of a write with immediate data between two processes of
- * one host, each of which polls its completion queue all the time. No MPI.
+ * one host; each polls its completion queue all the time. No MPI.
  *
  *   bare_verbs DEVICE [--at bytes=N,rounds=N,...]...
  *
  * With partitions=N of that many bytes each takes its share. Prints for each --at {"samples":
  * [...], "wrong": n}: every round's figure in ns, and the rounds that brought other bytes. GID 1,
- * as Soft-RoCE has its IPv4 address there; port 1.
- */
+ * as Soft-RoCE has its IPv4 address there; port 1. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>
@@ -72,8 +71,7 @@ static struct ibv_context* opened(const char* name) {
   return NULL;
 }
 
-/* `bytes` out and twice as many in: those of one round are looked at when the next ones may come.
- */
+/* `bytes` out and twice as many in: those of one round are checked when the next ones may come. */
 static void make(struct side* s, const char* device, size_t bytes) {
   need((s->context = opened(device)) != NULL, device);
   need((s->domain = ibv_alloc_pd(s->context)) != NULL, "ibv_alloc_pd");

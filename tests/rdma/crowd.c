@@ -1,7 +1,7 @@
-// 1,000 channels from rank 0 to rank 1, which calls nothing of MPI while rank 0 sends: `crowd
+// 1,000 channels from rank 0 to rank 1, which makes no MPI call while rank 0 sends: `crowd
 // [CHANNELS]`. Once rank 1 has started none of its receives, once all of them. Then every byte must
-// be right, and the device must not have said that a receiver was not ready. Rank 0 prints
-// `crowd: N channels: ok`, and what the device has counted.
+// be right, and the device must not have reported a receiver that was not ready. Rank 0 prints
+// `crowd: N channels: ok`, and the device's counters.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static void send_all(int round) {
   wait_for(kReady);
   for (int n = 0; n < channels; ++n)
     for (int p = 0; p < kPartitions; ++p) MPI_Pready(p, requests[n]);
-  // What is posted goes out while this rank looks after it; whatever that takes.
+  // Posted operations go out while this rank progresses, however long that takes.
   int flag = 0;
   const time_t end = time(NULL) + 3;
   while (time(NULL) < end) MPI_Test(&requests[channels - 1], &flag, MPI_STATUS_IGNORE);
@@ -100,7 +100,7 @@ int main(int argc, char **argv) {
                      MPI_INFO_NULL, &requests[n]);
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  sleep(2);  // the helpers match them; nobody calls MPI
+  sleep(2);  // the helpers match them; no process calls MPI
   for (int round = 0; round < 2; ++round) {
     if (rank == 0)
       send_all(round);

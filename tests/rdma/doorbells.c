@@ -1,5 +1,5 @@
-/* Preloaded: counts how often a process rings an RDMA device to send, whichever library has it do
- * so, and by whichever call. Soft-RoCE's doorbell is a write to the device's file. */
+/* Preloaded: counts how often a process rings an RDMA device to send, by any library and by any
+ * call. Soft-RoCE's doorbell is a write to the device's file. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <rdma/ib_user_verbs.h>

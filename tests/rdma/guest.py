@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Boot a guest that has a Soft-RoCE device, rxe0, and run commands in it, one after the other; each argument is a line for bash.
 
-The guest (QEMU, emulated in software) sees the host's files, which it can't change: what it writes is gone when it is off. /tmp, /run
+The guest (QEMU, emulated in software) sees the host's files, which it can't change: its writes are gone when it is off. /tmp, /run
 and /dev/shm are its own. The commands start in the current folder, as root, on a host named `guest`.
 
   python3 tests/rdma/guest.py ibv_devinfo '.deps/mpich/bin/mpiexec -n 2 hostname'
@@ -26,7 +26,7 @@ from collections.abc import Sequence
 import prepare
 
 BOOT_LIMIT_S = 240  # usually 10 to 20
-GRACE_S = 30  # for what is killed after its limit
+GRACE_S = 30  # for a command that is killed after its limit
 NOT_REACHED, TIMED_OUT = 125, 124
 MEMORY_MIB = 2048
 CPUS = max(2, min(4, os.cpu_count() or 2))
@@ -70,7 +70,7 @@ def problem() -> str:
 
 
 def _hidden(folder: pathlib.Path) -> list[str]:
-    """What the commands need and would not see: it lies where the guest has a file system of its own."""
+    """The files that the commands need and would not see: they lie where the guest has a file system of its own."""
     wanted = {str(path.resolve()) for path in (prepare.ROOT, prepare.DEPS, folder)}
     return sorted(path for path in wanted if path.startswith(("/tmp/", "/run/", "/dev/shm/")))
 
@@ -112,7 +112,7 @@ def _result(share: pathlib.Path, number: int, command: Command) -> Result:
 
 
 def boot(commands: Sequence[Command], memory_mib: int = MEMORY_MIB, folder: pathlib.Path | None = None) -> Boot:
-    """Runs all `commands` in one guest, in `folder`, whatever becomes of those before."""
+    """Runs all `commands` in one guest, in `folder`, even after failed ones."""
     folder = folder or pathlib.Path.cwd()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="larklane-guest-") as share:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prepare the guest of tests/rdma, once, in .deps/rdma-vm: a Linux kernel of Debian's and an initramfs with the modules that it needs.
 
-Neither root nor installing a kernel is needed: the package is fetched and unpacked. What is there is kept until Debian has another
+Neither root nor installing a kernel is needed: the package is fetched and unpacked. A prepared guest is kept until Debian has another
 version, or this folder wants other modules.
 
 Exit status: 0 it is there, 77 it can't be had here (and why). With --check nothing is done: 0 nothing to do, 1 something.
@@ -55,7 +55,7 @@ def program(name: str) -> str:
 
 
 def newest() -> str | None:
-    """@return version of the kernel that Debian's lists here offer, like 6.1.0-49-amd64; None: nobody knows"""
+    """@return version of the kernel that Debian's lists here offer, like 6.1.0-49-amd64; None: unknown"""
     if not shutil.which("apt-cache"):
         return None
     shown = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=False).stdout
@@ -64,7 +64,7 @@ def newest() -> str | None:
 
 
 def stamp(version: str) -> str:
-    """What a prepared guest was made of."""
+    """The parts that a prepared guest was made of."""
     made_of = (HERE / "initramfs.sh").read_bytes() + " ".join(MODULES).encode()
     return f"{version} {hashlib.sha256(made_of).hexdigest()}"
 
@@ -78,7 +78,7 @@ def prepared() -> str | None:
 
 
 def is_current() -> bool:
-    """Nothing is to be done: what is there is what would be made."""
+    """Nothing is to be done: the present guest is the one that would be made."""
     there = prepared()
     if not there or there != stamp(there.split()[0]):
         return False
@@ -113,7 +113,7 @@ def fetch(folder: str) -> str:
 
 
 def module_files(version: str, folder: str) -> list[pathlib.Path]:
-    """Files of MODULES and of what these need, in the order in which they can be loaded."""
+    """Files of MODULES and of those that they need, in the order in which they can be loaded."""
     files: dict[str, None] = {}
     for module in MODULES:
         shown = subprocess.run([program("modprobe"), "-d", folder, "-S", version, "--show-depends", module],

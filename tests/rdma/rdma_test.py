@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is tested on a Soft-RoCE device: commands in a guest, by boots. Prints how each ended, and `N passed, N failed`.
+"""The tests on a Soft-RoCE device: commands in a guest, by boots. Prints how each ended, and `N passed, N failed`.
 
 Exit status: 0, 1 if a command failed, 77 if there is no guest or none of the boot's commands can be run.
 """
@@ -47,7 +47,7 @@ OVER_VERBS = CONFORMANCE.replace("MODE", "verbs")
 IN_CONFORMANCE = ("{deps}/mpich/bin/mpiexec", "{build}/tests/conformance/mpich5/conformance", "{build}/bin/larklane")
 CROWD = f"LARKLANE_PROVIDER=verbs LARKLANE_POLICY=none {MPIEXEC} -n 2 {{build}}/bin/larklane run {{build}}/tests/rdma/crowd"
 IN_CROWD = ("{deps}/mpich/bin/mpiexec", "{build}/tests/rdma/crowd", "{build}/bin/larklane")
-# What moves in which order, what is refused, types, many requests at once.
+# Order of transfers, refusals, types, many requests at once.
 SOME = (
     "I2_equal_tags_match_in_init_order I9_vector_to_vector S1_startall_of_fresh_requests R3_double_pready C2_test_before_every_pready"
     " C5_free_between_rounds C8_waitall E1_sizes_differ M_sender_asleep_after_pready P5_early_bird_is_prompt"
@@ -63,15 +63,15 @@ OFI_PROVIDER = (
 )
 LIFE = "{build}/tests/prop/network_life_test"
 
-# What is chosen for a peer on another host, and what is skipped: here `verbs`, whose GID is not there.
+# The provider chosen for a peer on another host, and the skipped ones: here `verbs`, whose GID is not there.
 PEER = "{build}/bin/larklane info --peer 10.9.0.2 && LARKLANE_VERBS_GID_INDEX=200 {build}/bin/larklane info --peer 10.9.0.2"
 SILENT = "python3 {tests}/rdma/silent.py {build}"
 IN_SILENT = ("{deps}/mpich/bin/mpiexec", "{build}/tests/hosts/mpich5/pairs", "{build}/bin/larklane")
 
-# Four ranks on two hosts (namespaces), each with the device, of which one does not use it.
+# Four ranks on two hosts (namespaces), each with the device; one of them does not use it.
 BY_PAIR = "python3 {tests}/hosts/pairs_test.py mpich5 --build {build} --run over_verbs_but_for_one"
 
-# Each partition is seen to arrive before the next is ready; what was marked comes while its sender is outside of the MPI: whatever a clock says.
+# Each partition is seen to arrive before the next is ready; a marked partition comes while its sender is outside of the MPI: by no clock.
 PAIRS = (
     "for what in early pull; do rm -rf /tmp/pairs; mkdir /tmp/pairs; LARKLANE_PROVIDER=verbs LARKLANE_UNREACHABLE=refuse"
     f" {MPIEXEC} -n 2 {{build}}/bin/larklane run {{build}}/tests/hosts/mpich5/pairs $what /tmp/pairs || exit 1; done"
@@ -92,7 +92,7 @@ def messages(name: str, program: str, ways: str, expected: str, processes: int, 
     return Check(f"messages over verbs: {name}", text, 360, (expected,), ("{build}/bin/larklane", f"{PROGRAMS}/{program.split(maxsplit=1)[0]}"))
 
 
-# All commands of one boot run in one guest, one after the other. Add here what needs the device; a boot takes 10 to 20 s.
+# All commands of one boot run in one guest, one after the other. Add tests here that need the device; a boot takes 10 to 20 s.
 BOOTS = {
     "device": (
         Check("the device is there and its port is active", "ibv_devinfo -d rxe0", 120, (r"hca_id:\s*rxe0", "PORT_ACTIVE"), ("ibv_devinfo",)),
@@ -134,7 +134,7 @@ def missing(check: Check, places: dict[str, str]) -> list[str]:
 
 
 def verdict(check: Check, result: guest.Result) -> str:
-    """@return what is wrong; empty: nothing"""
+    """@return the failure; empty: none"""
     if result.status == guest.NOT_REACHED:
         return "the guest was off before its end"
     if result.status == guest.TIMED_OUT:

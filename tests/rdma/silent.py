@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""In the guest: the way over Soft-RoCE is lost in mid-round, while both sides wait and nothing is under way. Two hosts (network namespaces) have one device between
-them, and a link of their own for all else, so that only probes can find out; the sender's host makes none, so it is the receiver, which has nothing to post, that
-does. Prints what each rank has said, and `silent: ok`.
+"""In the guest: the way over Soft-RoCE is lost in mid-round, while both sides wait and no operation is posted. Two hosts (network namespaces)
+have one device between them, and a link of their own for all else, so that only probes can detect it. The sender's host makes none, so
+the receiver, which has nothing to post, does. Prints the output of each rank, and `silent: ok`.
 
   silent.py BUILD
 """

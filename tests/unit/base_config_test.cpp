@@ -1,3 +1,5 @@
+// The option parser: sources, precedence, secrets, refused values and names.
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -295,14 +297,14 @@ TEST_F(ConfigTest, AFileWithoutAnEndIsRefusedUnread) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_F(ConfigTest, OfManyProblemsTheFirstAreTold) {
+TEST_F(ConfigTest, OfManyProblemsTheFirstAreReported) {
   std::string text;
   for (int i = 0; i < 50'000; ++i) text += "nonesuch" + std::to_string(i) + " = 1\n";
   write_file(text);
   std::vector<std::vector<std::string>> wanted(10, {"nonesuch"});
   wanted.push_back({"... and 49990 more problems"});
   load(false, wanted);
-  // One of those that are not told may be fatal.
+  // A problem beyond the reported ones may be fatal.
   write_file(text + "policy = nonesuch\n");
   std::vector<Config::Problem> problems;
   EXPECT_FALSE(Config::load(&problems));

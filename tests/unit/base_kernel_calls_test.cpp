@@ -1,4 +1,5 @@
-// Each call that communication needs, refused by a filter: it is found and named.
+// Tests of the kernel-call checks: a seccomp filter refuses each call that communication needs, and
+// the check names it.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

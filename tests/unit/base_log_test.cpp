@@ -1,3 +1,5 @@
+// The log: lines, levels, warnings that come once; and the clock.
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,3 +1,5 @@
+// OutputFile: replaces a file whole, or writes into a pipe or device.
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>

@@ -1,3 +1,5 @@
+// Printable: escapes of bytes that a terminal would obey.
+
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +14,7 @@ TEST(Printable, TextsOfPeopleStayAsTheyAre) {
     EXPECT_EQ(printable(text), text);
 }
 
-TEST(Printable, WhatATerminalWouldObeyIsEscaped) {
+TEST(Printable, TerminalControlsAreEscaped) {
   const struct {
     std::string text, shown;
   } cases[] = {

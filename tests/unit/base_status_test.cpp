@@ -1,3 +1,5 @@
+// Errc, Status and Result.
+
 #include <gtest/gtest.h>
 
 #include <cctype>

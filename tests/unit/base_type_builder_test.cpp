@@ -1,5 +1,5 @@
-// Parts put together by a TypeBuilder against a plain list of blocks: the same bytes in the same
-// order, from any byte on, however few levels they have become; and what the levels cost.
+// A TypeBuilder's parts against a plain list of blocks: the same bytes in the same order, from any
+// first byte, however few levels remain; and the cost of the levels.
 
 #include <gtest/gtest.h>
 

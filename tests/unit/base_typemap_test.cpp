@@ -1,3 +1,5 @@
+// Typemap and TypeCursor against a plain list of addresses.
+
 #include <gtest/gtest.h>
 
 #include <random>

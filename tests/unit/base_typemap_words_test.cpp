@@ -1,5 +1,5 @@
-// The wire form of a typemap from a peer that is broken or hostile: it is refused, or it is a
-// typemap that can be walked.
+// The wire form of a typemap from a broken or hostile peer: it is refused, or the typemap can be
+// walked.
 
 #include <gtest/gtest.h>
 
@@ -42,7 +42,8 @@ Typemap every_kind() {
   return std::move(builder.build(builder.sequence(std::move(all)), 4096)).value();
 }
 
-/// Whatever it says, a walk ends, and every byte is within the bounds that it says.
+/// A walk of any accepted typemap ends, and every byte lies within the bounds that the typemap
+/// states.
 void expect_walkable(const Typemap& type, std::mt19937& random) {
   if (type.size_bytes() == 0) return;
   const std::uint64_t first = random() % type.size_bytes();
@@ -121,7 +122,7 @@ TEST(TypemapWords, GarbledWordsAreRefusedOrWalkable) {
   }
 }
 
-// Of what no builder makes.
+// A typemap of nodes that no builder makes.
 Result<Typemap> made(std::vector<TypeNode> nodes, TypePart root) {
   return Typemap::make({std::move(nodes), {0, 8, 32}, {{0, 0}, {8, 4}, {0, 12}}, {0, kDense}}, root,
                        64);

@@ -89,7 +89,7 @@ TEST(Transfers, APartitionHasArrivedWhenAllThatShareAByteHave) {
   EXPECT_EQ(transfers[3].end_ns, 20);
 }
 
-TEST(Transfers, OneReceivePartitionTellsOnlyTheEnd) {
+TEST(Transfers, OneReceivePartitionShowsOnlyTheEnd) {
   for (const Transfer& transfer : transfers_of({1, 2, 3}, {50}, 3)) EXPECT_EQ(transfer.end_ns, 50);
 }
 

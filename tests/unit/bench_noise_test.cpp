@@ -1,3 +1,5 @@
+// Noise of the benchmarks: seeds, distributions, recorded detours.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +45,7 @@ double deviation(const std::vector<double>& values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
-TEST(Noise, SameSeedSameNoiseWhoeverAsksFirst) {
+TEST(Noise, SameSeedSameNoiseInAnyOrder) {
   const Noise noise = make("uniform", 10);
   const double later = noise.compute_ns(kCompute, 5, 2, 4);
   draw(noise, 20, 4);
@@ -98,7 +100,7 @@ TEST(Noise, PeriodicTakesItsShare) {
   EXPECT_NEAR(sum / 2000, 1e7, 2e4);
 }
 
-TEST(Noise, RefusesWhatItDoesNotKnow) {
+TEST(Noise, RefusesUnknownNames) {
   for (const char* text :
        {"", "gauss", "periodic:", "periodic:10", "periodic:0:1", "periodic:1000:1000",
         "periodic:10:x", "periodic:nan:1", "periodic:inf:0", "periodic:1e-320:1", "periodic:10:nan",
@@ -172,7 +174,7 @@ TEST_F(TraceFile, OfDetoursIsReplayedFromATimeThatIsDrawn) {
     ASSERT_LE(time, 500.01);
     if (time > 400.01) ++hit;
   }
-  EXPECT_NEAR(hit, 1000, 120);  // of 10000 times to begin at, 2 x 500 meet one
+  EXPECT_NEAR(hit, 1000, 120);  // of 10000 start times, 2 x 500 meet a detour
   int apart = 0;
   for (std::uint64_t r = 0; r < 10000; ++r)
     apart += noise.compute_ns(400, r, 0, 4) != noise.compute_ns(400, r, 2, 4);
@@ -190,12 +192,13 @@ TEST_F(TraceFile, OfDetoursThatCanNotBeIsRefusedByName) {
 }
 
 // Each machine's detours take their share of a long time.
-TEST(Noise, PresetsOfMachinesAreWhatWasRecorded) {
+TEST(Noise, PresetsOfMachinesMatchTheirRecords) {
   EXPECT_NE(noise_presets().find("vm-epyc"), std::string::npos);
   const Noise noise = make("vm-epyc", 0);
   EXPECT_EQ(noise.kind(), Noise::Kind::detours);
   const double time = noise.compute_ns(1e12, 0, 0, 1);
-  EXPECT_NEAR(time, 1e12 / (1 - 0.03557), 1e9);  // as `larklane noise` said of core 0
+  EXPECT_NEAR(time, 1e12 / (1 - 0.03557), 1e9);  // the loss that `larklane noise` reported for core
+                                                 // 0
 }
 
 TEST(Statistics, QuantilesOfFive) {
@@ -210,7 +213,7 @@ TEST(Statistics, QuantilesOfFive) {
   EXPECT_EQ(summary.max, 50);
 }
 
-TEST(Statistics, TheIntervalCoversTheMedianAsOftenAsItSays) {
+TEST(Statistics, TheIntervalCoversTheMedianAsOftenAsStated) {
   int covered = 0;
   for (std::uint64_t trial = 0; trial < 200; ++trial) {
     Random random(7, trial, 0);

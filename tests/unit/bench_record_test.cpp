@@ -1,4 +1,4 @@
-// What a run leaves behind, of a record written by hand.
+// The files that a run writes, made of a record written by hand.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-/// Without blanks and line ends, which say nothing in JSON.
+/// Without blanks and line ends, which have no meaning in JSON.
 std::string json_of(const Record& record) {
   const std::string path = testing::TempDir() + "bench_record.json";
   EXPECT_EQ(write_json(record, path), "");
@@ -60,7 +60,7 @@ std::vector<std::string> cells_of(const Record& record, std::size_t line) {
 }
 
 // One send takes 20 ns in the median, so that the overheads are 2, 3, 4, and their ratio is 3.
-TEST(Record, HasEverySampleAndWhatFollowsFromThem) {
+TEST(Record, HasEverySampleAndItsStatistics) {
   const std::string json = json_of(by_hand());
   expect_in(json, R"("way":"partitioned","wrong":1,"early":false,"headline":{"name":"overhead")");
   expect_in(json, R"("n":3,"min":2.0,"p10":2.2,"median":3.0,"p90":3.8,)");
@@ -70,13 +70,13 @@ TEST(Record, HasEverySampleAndWhatFollowsFromThem) {
             R"("transfers":[[1.0,5.0,32],[2.0,7.0,32]],"arrivals_ns":[5.0,7.0],"joined_ns":3.0)");
 }
 
-TEST(Record, SaysOfAWayWithoutFiguresWhy) {
+TEST(Record, GivesTheReasonOfAWayWithoutFigures) {
   const std::string json = json_of(by_hand());
   expect_in(json, R"({"way":"rma","wrong":0,"early":false,"refused":"itsaystoomuch"})");
   expect_in(json, R"("failures":[{"way":"threads","bytes":128,"what":"aroundwasnotover"}])");
 }
 
-TEST(Record, SaysOfMessagesHowTheyAreSent) {
+TEST(Record, StatesHowMessagesAreSent) {
   Record record;
   record.options.benchmark = "message-rate";
   record.options.threads = 2;
@@ -107,7 +107,7 @@ TEST(Record, HasTheUsersVariablesAsTheyWere) {
   ::unsetenv("LARKLANE_BENCH_RECORD_TEST");
 }
 
-TEST(Record, SaysOfApplicationsHowLargeTheyAre) {
+TEST(Record, StatesTheSizesOfApplications) {
   Record record;
   record.options.benchmark = "bspmm";
   record.options.blocks = 3;
@@ -121,7 +121,7 @@ TEST(Record, SaysOfApplicationsHowLargeTheyAre) {
   expect_in(table_head(record), "together, --blocks 3, 2 lanes shared");
 }
 
-TEST(Record, SaysWhetherThereAreMoreThreadsThanCores) {
+TEST(Record, StatesWhetherThereAreMoreThreadsThanCores) {
   Record record = by_hand();
   expect_in(json_of(record), R"("oversubscribed":false)");
   record.environment.is_oversubscribed = true;
@@ -138,7 +138,7 @@ TEST(Record, NamesNoFolder) {
   EXPECT_EQ(json.find("alice"), std::string::npos);
 }
 
-TEST(Record, HasNoNumberForWhatIsInfinite) {
+TEST(Record, HasNoNumberForAnInfiniteSample) {
   Record record = by_hand();
   record.points[0].series[1].samples["perceived_bandwidth_bps"] = {
       std::numeric_limits<double>::infinity(), 2, 3};
@@ -210,7 +210,7 @@ TEST(Record, HasNoRatioToNothing) {
   EXPECT_EQ(cells[11] + cells[12], "--");
 }
 
-TEST(Record, ThatCanNotBeWrittenIsSaidAndNothingIsLeft) {
+TEST(Record, AFailedWriteIsReportedAndLeavesNothing) {
   const std::string path = testing::TempDir() + "no such folder/record.json";
   const std::string problem = write_json(by_hand(), path);
   expect_in(problem, path + ": not written: ");

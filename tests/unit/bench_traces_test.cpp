@@ -1,5 +1,5 @@
-// The metrics that python/larklane/profile/rounds.py has as well, on the traces that its test reads
-// too.
+// The metrics that python/larklane/profile/rounds.py also computes, on the traces that its test
+// reads too.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ RoundTrace trace_of(const nlohmann::json& json) {
   return trace;
 }
 
-TEST(Traces, GiveWhatTheReaderOfProfilesComputes) {
+TEST(Traces, MatchTheReaderOfProfiles) {
   const auto all = nlohmann::json::parse(std::ifstream(LARKLANE_TRACES));
   ASSERT_GE(all.size(), 5u);
   for (const nlohmann::json& each : all) {

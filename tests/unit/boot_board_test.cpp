@@ -1,5 +1,5 @@
-// Boards of processes, as threads: what each gets of the others, and what it is told if it does
-// not.
+// Boards of processes that run as threads: the cards that each process gets, and the error if one
+// is missing.
 
 #include <sched.h>
 #include <sys/stat.h>
@@ -167,9 +167,9 @@ TEST_P(BoardTest, MisuseChangesNothing) {
   });
 }
 
-TEST_P(BoardTest, WhoDoesNotComeIsNamedInTime) {
+TEST_P(BoardTest, AMissingRankIsNamedInTime) {
   if (GetParam() == Way::peers) GTEST_SKIP() << "the all-gather is the program's";
-  // Three of four, of whom rank 1 publishes nothing until rank 0 has asked in vain.
+  // Three of four ranks; rank 1 publishes nothing until rank 0 has asked in vain.
   std::atomic<bool> has_asked{false};
   run(4, 3, "150ms", [&](Board& board) {
     std::string problem;
@@ -191,8 +191,8 @@ TEST_P(BoardTest, WhoDoesNotComeIsNamedInTime) {
       ASSERT_TRUE(board.publish(bytes_of("late"), &problem).ok()) << problem;
     }
     const Status status = board.fence(&problem);
-    // The first whose time is over ends: for the others, that is who has ended; if it served the
-    // cards, they hear no more than that.
+    // The first rank whose time is over ends, so the others name that rank; if it served the cards,
+    // they see only its end.
     const bool is_named =
         problem.find("did not come to the fence within 150 ms") != std::string::npos ||
         problem.find("has ended before the fence") != std::string::npos ||
@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, BoardTest,
 
 class OpenTest : public testing::Test {
  protected:
-  /// Expects each part in what is said.
+  /// Expects each part in the error's text.
   static void expect_refused(const Settings& settings, const std::vector<std::string>& parts,
                              Errc code = Errc::kBadOption) {
     std::string problem;
@@ -237,7 +237,7 @@ class OpenTest : public testing::Test {
   Warnings warnings_;
 };
 
-TEST_F(OpenTest, WhoIsToldNothingIsAlone) {
+TEST_F(OpenTest, AProcessWithoutALauncherIsAlone) {
   for (const Settings& settings :
        {Settings{}, Settings{{"job", "x"}}, Settings{{"size", "1"}, {"rank", "0"}}}) {
     std::string problem;
@@ -282,7 +282,7 @@ TEST_F(OpenTest, WrongVariablesAreNamed) {
                  {"LARKLANE_MEET is no host:1"});
 }
 
-TEST_F(OpenTest, NobodyListens) {
+TEST_F(OpenTest, AnAddressWithoutAListenerIsRefused) {
   std::string place;
   {
     const ServerThread gone(2);
@@ -315,14 +315,14 @@ TEST_F(OpenTest, AStrangerAtThePortIsNamed) {
     ::send(fd.get(), text, sizeof text, MSG_NOSIGNAL);
     listener->reset();
   });
-  // Rank 0: it does not serve where somebody is already.
+  // Rank 0 does not serve at an address that is already served.
   expect_refused(
       {{"meet", place}, {"rank", "0"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
       {place, "is not Larklane"}, Errc::kUnreachable);
   stranger.join();
 }
 
-TEST_F(OpenTest, WhoDoesNotKnowTheJobIsNotBelieved) {
+TEST_F(OpenTest, AServerWithoutTheSecretIsRefused) {
   auto listener = listen_at({loopback(0)});
   const std::string place = "127.0.0.1:" + std::to_string(port_of(listener->get()));
   std::thread impostor([&] {
@@ -334,7 +334,7 @@ TEST_F(OpenTest, WhoDoesNotKnowTheJobIsNotBelieved) {
     Hello hello;
     ::recv(fd.get(), &hello, sizeof hello, MSG_WAITALL);
     Welcome welcome;
-    welcome.proof = hello.proof;  // the only one that it has seen
+    welcome.proof = hello.proof;  // the only proof that it has seen
     ::send(fd.get(), &welcome, sizeof welcome, MSG_NOSIGNAL);
     listener->reset();
   });
@@ -379,7 +379,7 @@ TEST_F(OpenTest, TwoOfOneRankAndOtherSizesAreRefusedAtOnce) {
   expect_refused(other, {"LARKLANE_SIZE is 3 here"}, Errc::kProtocol);
 }
 
-TEST_F(OpenTest, TheEndOfWhoServesIsTold) {
+TEST_F(OpenTest, TheEndOfTheServerIsReported) {
   ServerThread server(2);
   std::string problem;
   auto board = Board::open(

@@ -1,5 +1,6 @@
 #pragma once
-// What the tests of `boot` share: a job's options, a server in a thread, a process made by hand.
+// Shared parts of the tests of `boot`: a job's options, a server in a thread, a process made by
+// hand.
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -55,7 +56,7 @@ inline Endpoint loopback(std::uint16_t port) {
   return name;
 }
 
-/// Warnings of one test; those that it does not take fail it.
+/// The warnings of one test; a warning that the test does not take fails it.
 class Warnings {
  public:
   Warnings() {

@@ -1,3 +1,5 @@
+// The card of a rank: its text, the choice of a network, names of ranks.
+
 #include <gtest/gtest.h>
 
 #include "base/ranks_text.hpp"
@@ -35,14 +37,14 @@ TEST(HostCard, TextIsOneWordAndComesBack) {
   EXPECT_FALSE(HostCard::of_text(card({"verbs"}).text())->uses_them_here);
 }
 
-TEST(HostCard, AProcessThatDeclinesSaysSo) {
+TEST(HostCard, ADeclinedNetworkIsInTheCard) {
   HostCard own = card({});
   EXPECT_FALSE(HostCard::of_text(own.text())->declines);
   own.declines = true;
   EXPECT_TRUE(HostCard::of_text(own.text())->declines);
 }
 
-TEST(HostCard, WhoCannotBeReachedHasNoAddressAndPerhapsNetworks) {
+TEST(HostCard, AnUnreachableRankHasNoAddressAndPerhapsNetworks) {
   for (const std::vector<std::string>& networks : {std::vector<std::string>{}, {"ofi/tcp"}}) {
     HostCard own = card(networks);
     own.address.clear();

@@ -1,4 +1,4 @@
-// Who has the cards: what processes, strangers and random bytes get from it.
+// The server of cards: its answers to processes, strangers and random bytes.
 
 #include <algorithm>
 #include <cstdlib>
@@ -42,7 +42,7 @@ TEST_F(ServerTest, ACardIsAnsweredNowOrWhenItIsThere) {
   expect_card(second, 0, "zero");
 }
 
-TEST_F(ServerTest, AnEndIsToldToWhoAsksAndToWhoIsAtTheFence) {
+TEST_F(ServerTest, AnEndReachesAskingAndFencedProcesses) {
   ServerThread server(3);
   RawProcess asks(server.port()), fences(server.port());
   ASSERT_TRUE(asks.introduce(0, 3) && fences.introduce(2, 3));
@@ -64,7 +64,7 @@ TEST_F(ServerTest, AnEndIsToldToWhoAsksAndToWhoIsAtTheFence) {
   expect_gone(asks, 1);
 }
 
-TEST_F(ServerTest, WhatWasPublishedOutlivesItsProcess) {
+TEST_F(ServerTest, APublishedCardOutlivesItsProcess) {
   ServerThread server(2);
   RawProcess asks(server.port());
   ASSERT_TRUE(asks.introduce(0, 2));
@@ -79,7 +79,7 @@ TEST_F(ServerTest, WhatWasPublishedOutlivesItsProcess) {
   expect_card(asks, 1, "last words");
 }
 
-TEST_F(ServerTest, AFencePassesWhenAllAreThereAndNamesWhoIsNot) {
+TEST_F(ServerTest, AFencePassesWithAllRanksAndNamesTheMissing) {
   ServerThread server(2);
   RawProcess first(server.port()), second(server.port());
   ASSERT_TRUE(first.introduce(0, 2) && second.introduce(1, 2));
@@ -179,7 +179,7 @@ TEST_F(ServerTest, ThousandSpoiledHellosLeaveNothing) {
   warnings_.take();
 }
 
-TEST_F(ServerTest, NonsenseOfAProcessIsItsEnd) {
+TEST_F(ServerTest, AMalformedRecordEndsItsProcess) {
   const std::string publish = packed(Kind::publish, 0, bytes_of("card"));
   for (const std::string& nonsense :
        {std::string(64, 'x'), packed(Kind::ask, 2), packed(Kind::passed, 0),
@@ -196,7 +196,7 @@ TEST_F(ServerTest, NonsenseOfAProcessIsItsEnd) {
   }
 }
 
-TEST_F(ServerTest, WhoReadsNothingIsDropped) {
+TEST_F(ServerTest, AProcessThatReadsNothingIsDropped) {
   ServerThread server(2);
   RawProcess first(server.port()), greedy(server.port());
   ASSERT_TRUE(first.introduce(0, 2) && greedy.introduce(1, 2));

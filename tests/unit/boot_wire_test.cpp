@@ -1,4 +1,4 @@
-// Records and proofs of those who meet.
+// Records and proofs of processes that meet.
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(BootWire, RecordsComeBackHoweverTheyAreCut) {
   }
 }
 
-TEST(BootWire, NonsenseEndsAStream) {
+TEST(BootWire, AMalformedRecordEndsAStream) {
   const auto is_refused = [](std::size_t word, std::uint32_t value) {
     std::string record = packed(Kind::ask, 1);
     std::memcpy(record.data() + 4 * word, &value, sizeof value);

@@ -1,4 +1,4 @@
-// The C API in a process that is alone: what it refuses, and that each call says what its C++ says.
+// The C API in a process that is alone: its refusals, and that each call matches its C++ call.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 
 namespace {
 
-/// Says that `call` was refused with `error`, and by what name.
+/// Expects that `call` was refused with `error`, and with that name.
 void expect_refused(int status, int error, const std::string& text) {
   EXPECT_EQ(status, error) << larklane_error_name(status);
   EXPECT_NE(std::string(larklane_last_error()).find(text), std::string::npos)
@@ -237,7 +237,7 @@ TEST_F(CapiTest, CallsOfAnotherKindAreRefused) {
   expect_ok(larklane_completion_object_free(counter));
 }
 
-TEST_F(CapiTest, WhatCxxRefusesIsRefused) {
+TEST_F(CapiTest, CallsThatCxxRefusesAreRefused) {
   larklane_post post = LARKLANE_RETRY;
   const int refused = LARKLANE_ERR_INVALID_ARGUMENT;
   expect_refused(larklane_post_send(vci_, 1, 0, nullptr, 0, nullptr, &post), refused,
@@ -265,7 +265,7 @@ TEST_F(CapiTest, WhatCxxRefusesIsRefused) {
   EXPECT_EQ(none, nullptr);
 }
 
-TEST_F(CapiTest, AMessageTellsWhatItWasGiven) {
+TEST_F(CapiTest, ACompletionHasRankTagBytesAndBuffer) {
   for (const std::size_t bytes : {0u, 100u, 100'000u}) {
     std::vector<char> from(bytes, 'x'), into(bytes);
     options_.match = LARKLANE_MATCH_TAG;
@@ -292,7 +292,7 @@ TEST_F(CapiTest, AMessageTellsWhatItWasGiven) {
   }
 }
 
-TEST_F(CapiTest, AReceiveThatIsDoneTellsAtOnce) {
+TEST_F(CapiTest, AReceiveThatIsDoneCompletesAtOnce) {
   const int sent = 42;
   int got = 0;
   (void)posted([&](larklane_post* post) {
@@ -300,7 +300,7 @@ TEST_F(CapiTest, AReceiveThatIsDoneTellsAtOnce) {
   });
   options_.signals_always = 0;
   larklane_completion done = LARKLANE_COMPLETION_INIT;
-  // It has arrived when a second one that was sent after it has.
+  // It has arrived when a second message that was sent after it has.
   (void)posted([&](larklane_post* post) {
     return larklane_post_send(vci_, 0, 2, nullptr, 0, nullptr, post);
   });
@@ -379,7 +379,7 @@ TEST_F(CapiTest, MemoryOfAPeerIsWrittenReadAndCounted) {
   expect_ok(larklane_region_free(real_region));
 }
 
-TEST_F(CapiTest, ASynchronizerKeepsWhatItWasTold) {
+TEST_F(CapiTest, ASynchronizerKeepsItsCompletions) {
   larklane_completion_object* both = nullptr;
   expect_ok(larklane_synchronizer_create(context_, 2, &both));
   options_.completion = both;
@@ -546,7 +546,7 @@ TEST_F(CapiTest, APacketIsPostedOnceOrGivenBack) {
   EXPECT_EQ(packet.buffer, nullptr);
 }
 
-TEST_F(CapiTest, ALaneSaysWhyNothingCouldGoOut) {
+TEST_F(CapiTest, ALaneReportsWhyPostsWereRefused) {
   larklane_retry_counts counts = LARKLANE_RETRY_COUNTS_INIT;
   expect_ok(larklane_vci_retry_counts(vci_, &counts));
   const std::uint64_t before = counts.no_packet;
@@ -590,7 +590,7 @@ TEST_F(CapiTest, ALaneOfASingleThreadIsMadeAndSaysWhenThereIsNone) {
   for (larklane_vci* vci : made) expect_ok(larklane_vci_destroy(vci));
 }
 
-TEST_F(CapiTest, AContextIsNotDestroyedUnderWhatIsMadeOfIt) {
+TEST_F(CapiTest, AContextIsNotDestroyedUnderItsObjects) {
   expect_refused(larklane_context_destroy(context_), LARKLANE_ERR_ALREADY_ACTIVE,
                  "2 lanes, regions or completion objects");
   int size = 0;

@@ -1,3 +1,5 @@
+// SipHash, names of secrets, addresses of other hosts and their listeners.
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,7 +15,7 @@ namespace larklane::control {
 namespace {
 
 TEST(Siphash, VectorsOfItsAuthors) {
-  // from vectors.h of the reference code: key 00 .. 0f, texts of 0, 1, 8 and 15 bytes 00 01 ...
+  // From vectors.h of the reference code: key 00 .. 0f, texts of 0, 1, 8 and 15 bytes 00 01 ...
   Secret key;
   std::array<std::byte, 15> text;
   for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(i);
@@ -68,7 +70,7 @@ TEST(RemoteAddress, PartsAndText) {
   EXPECT_EQ(host_text(parsed->endpoint(1).get()), "fd00::2");
 }
 
-TEST(RemoteAddress, WhatIsNone) {
+TEST(RemoteAddress, TextsOfNoAddressAreRefused) {
   for (const char* text : {"",
                            "name",
                            "tcp://",

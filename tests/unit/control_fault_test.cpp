@@ -1,5 +1,5 @@
-// What others do to the control plane: die, send nonsense, belong to somebody else, run another
-// version.
+// Faults that peers bring to the control plane: they die, send malformed records, belong to another
+// user, run another version.
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -67,7 +67,7 @@ class FaultTest : public ControlTest {
   }
 };
 
-/// One more than `sent` is right too: the one that was queued, if there was room before the end.
+/// One more than `sent` is right too: the queued record, if there was room before the end.
 void expect_all_then_down_once(Inbox& in, std::uint64_t sent) {
   const auto records = take_all_then_down_once(in, sent);
   EXPECT_LE(records.size(), sent + 1);
@@ -226,7 +226,7 @@ TEST_F(FaultTest, ForeignUsersAreRefusedOnBothSides) {
     const auto plane = make_plane(listeners({other_}), in);
     if (!plane) return 2;
     if (plane->connect(own_).error().code() != Errc::kForeignUser) return 3;
-    RawPeer raw(other_);  // one that doesn't look whom it talks to
+    RawPeer raw(other_);  // connects without a check of the peer
     if (!raw.connect(own_) || !raw.send_hello() || !raw.send(bytes_of(RawPeer::record(1, "x")))) {
       return 4;
     }
@@ -384,7 +384,7 @@ const Nonsense kNonsense[] = {
      "ended within a record"},
 };
 
-TEST_F(FaultTest, NonsenseClosesTheConnection) {
+TEST_F(FaultTest, AMalformedRecordClosesTheConnection) {
   for (const Nonsense& nonsense : kNonsense) {
     SCOPED_TRACE(nonsense.name);
     Inbox in;
@@ -465,7 +465,7 @@ TEST_F(FaultTest, AnotherProcessWithTheSameNameIsAnotherPeer) {
   EXPECT_TRUE(in_.wait_for_down(2));
 }
 
-TEST_F(FaultTest, WhoServesAnInheritedListenerIsThePeer) {
+TEST_F(FaultTest, TheServerOfAnInheritedListenerIsThePeer) {
   auto inherited = listeners({other_});
   Process child([&](const Process::Tell& tell) {
     Inbox in;

@@ -1,6 +1,6 @@
 #pragma once
-// What the tests of the control plane share: a handler that collects, a log that must stay silent,
-// a peer made by hand.
+// Shared parts of the tests of the control plane: a handler that collects, a log that must stay
+// silent, a peer made by hand.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -30,7 +30,7 @@
 
 namespace larklane::control {
 
-/// Far more than a busy machine takes: a wait that is over says that there is a fault.
+/// Far more than a busy machine takes: a wait that exceeds it is a fault.
 inline constexpr std::chrono::seconds kPatience{120};
 inline constexpr int kPatienceMs = 120'000;
 
@@ -85,7 +85,7 @@ inline Place fresh_place(Net net) {
   return place;
 }
 
-/// Collects what arrives. Thread safety: thread-safe.
+/// Collects the records that arrive. Thread safety: thread-safe.
 class Inbox : public Handler {
  public:
   struct Arrived {
@@ -174,7 +174,7 @@ class ControlTest : public testing::Test {
       }
     }
   }
-  /// A warning that comes once in the life of the process, in whatever test is the first.
+  /// A warning that comes once in the life of the process, in the first test that causes it.
   void allow_warning(std::string part) { allowed_ = std::move(part); }
   /// Waits for one warning; it must contain all parts.
   void expect_warning(const std::vector<std::string>& parts) {
@@ -269,8 +269,8 @@ class RawPeer {
   UniqueFd fd;
 };
 
-/// A peer's end is reported once, behind its records, of which at least `sent` have come in their
-/// order. @return these
+/// A peer's end is reported once, behind its records; at least `sent` of these have come in order.
+/// @return these
 inline auto take_all_then_down_once(Inbox& in, std::uint64_t sent) {
   EXPECT_TRUE(in.wait_for_down());
   auto records = in.take();

@@ -1,3 +1,5 @@
+// The control plane between peers that keep to the protocol, on one host and between hosts.
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +22,7 @@ namespace {
 
 using PlaneTest = ControlTest;
 
-/// What holds for every peer.
+/// Laws that hold for every peer.
 class AnyPlaneTest : public ControlTest, public testing::WithParamInterface<Net> {
  protected:
   bool is_remote() const { return GetParam() == Net::remote; }
@@ -123,7 +125,7 @@ TEST_P(AnyPlaneTest, RecordsTravelBothWays) {
   EXPECT_EQ(a->counters().records_received, payloads.size());
 }
 
-TEST_F(PlaneTest, WhatCannotBeSentIsRefused) {
+TEST_F(PlaneTest, RecordsThatCannotBeSentAreRefused) {
   Inbox in;
   const Address name = fresh_address();
   const auto plane = make_plane(listeners({name}), in);
@@ -139,7 +141,7 @@ TEST_F(PlaneTest, WhatCannotBeSentIsRefused) {
   EXPECT_EQ(in.take()[0].kind, 2);
 }
 
-TEST_F(PlaneTest, ConnectSaysWhyNot) {
+TEST_F(PlaneTest, ConnectReportsTheReasonOfARefusal) {
   Inbox in;
   const Address name = fresh_address();
   const auto plane = make_plane(listeners({name}), in);
@@ -151,7 +153,7 @@ TEST_F(PlaneTest, ConnectSaysWhyNot) {
   EXPECT_EQ(Plane::create({}, in).error(), Status(Errc::kInvalidArgument));
 }
 
-TEST_P(AnyPlaneTest, FifoPerPeerWhateverThreadSends) {
+TEST_P(AnyPlaneTest, FifoPerPeerFromAnyThread) {
   constexpr std::uint32_t kThreads = 4;
   constexpr std::uint32_t kEach = 3000;
   Place b_place = fresh_place();
@@ -292,7 +294,7 @@ TEST_P(AnyPlaneTest, APeerThatTakesNothingCostsBoundedMemory) {
     ASSERT_TRUE(peer->send(0, bytes_of(payload)).ok());
   EXPECT_FALSE(peer->has_room());
   EXPECT_GT(count, 8000);
-  // What has begun goes on.
+  // A send that has begun goes on.
   EXPECT_TRUE(peer->send(0, bytes_of(payload)).ok());
   EXPECT_TRUE(peer->send_later(0, bytes_of(payload)).ok());
   b_place = {};
@@ -300,8 +302,8 @@ TEST_P(AnyPlaneTest, APeerThatTakesNothingCostsBoundedMemory) {
   EXPECT_TRUE(peer->is_down());
 }
 
-TEST_P(AnyPlaneTest, TheEndSendsWhatIsQueued) {
-  constexpr std::uint32_t kRecords = 2000;  // ten times what a socket takes
+TEST_P(AnyPlaneTest, TheEndSendsQueuedRecords) {
+  constexpr std::uint32_t kRecords = 2000;  // ten times the capacity of a socket
   Place b_place = fresh_place();
   const Address b_name = b_place.address;
   Inbox a_in;
@@ -460,7 +462,7 @@ TEST_P(AnyPlaneTest, KeptRecordsLeaveInOrderAndByThemselves) {
     for (std::size_t i = 0; i < more; ++i) EXPECT_EQ(all[i].kind, first + i);
     count = 0;
   };
-  ASSERT_TRUE(to_b->send_later(1, bytes_of("one")).ok());  // which makes the connection
+  ASSERT_TRUE(to_b->send_later(1, bytes_of("one")).ok());  // makes the connection
   arrive(1, 1);
   for (std::uint16_t kind = 2; kind < 5; ++kind)
     ASSERT_TRUE(to_b->send_later(kind, bytes_of("12345")).ok());
@@ -469,7 +471,7 @@ TEST_P(AnyPlaneTest, KeptRecordsLeaveInOrderAndByThemselves) {
   ASSERT_TRUE(to_b->send_later(6, {}).ok());
   to_b->flush_later();
   arrive(6, 1);
-  for (int again = 0; again < 3; ++again) {  // nobody flushes: the helper does
+  for (int again = 0; again < 3; ++again) {  // no thread flushes: the helper does
     ASSERT_TRUE(to_b->send_later(7, bytes_of("seven")).ok());
     arrive(7, 1);
   }
@@ -499,7 +501,7 @@ TEST_P(AnyPlaneTest, AnIdleHelperSleeps) {
     }
     return all;
   };
-  ::poll(nullptr, 0, 200);  // lets them fall asleep
+  ::poll(nullptr, 0, 200);  // gives them time to fall asleep
   const auto before = switches();
   const auto wakeups_before = a->counters().helper_wakeups + b->counters().helper_wakeups;
   ASSERT_EQ(before.size(), 4U);

@@ -19,7 +19,7 @@ namespace larklane::control {
 /// A forked process: a peer that can be killed. Forked before the test has threads.
 class Process {
  public:
-  /// `body` runs in the child; it may tell its parent numbers. Its result is the exit status.
+  /// `body` runs in the child; it may send numbers to its parent. Its result is the exit status.
   using Tell = std::function<void(std::uint64_t)>;
   explicit Process(const std::function<int(const Tell&)>& body) {
     int ends[2] = {-1, -1};
@@ -39,7 +39,7 @@ class Process {
     if (pid_ > 0) kill();
   }
   pid_t pid() const { return pid_; }
-  /// The next number that the child tells.
+  /// The next number that the child sends.
   std::uint64_t hear() {
     std::uint64_t number = 0;
     pollfd readable{told_.get(), POLLIN, 0};
@@ -62,8 +62,8 @@ class Process {
   UniqueFd told_;
 };
 
-/// In a child: a grandchild with its descriptors, which ends a minute later at the latest, even if
-/// the test dies; its number is told.
+/// In a child: a grandchild with its descriptors, which ends within a minute, even if the test
+/// dies. The child sends its number.
 inline void leave_grandchild(const Process::Tell& tell) {
   const pid_t grandchild = ::fork();
   if (grandchild == 0) {

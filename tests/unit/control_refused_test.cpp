@@ -1,5 +1,5 @@
-// System calls of the control plane that are refused, or short of something for ever: peers are
-// told, and nothing waits.
+// System calls of the control plane that are refused, or fail for want of a resource for ever:
+// peers get an error, and nothing waits.
 
 #include <mutex>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kNoFilters = 77;
 
-/// What a child with a filter sees of its own plane.
+/// The plane of a child with a filter, and its events.
 class Side {
  public:
   Side() {
@@ -74,7 +74,7 @@ int in_child(const std::function<int(Side&)>& body) {
     EXPECT_EQ(status, 0);                                                               \
   } while (false)
 
-TEST(RefusedCalls, AListenerThatCanNotAcceptTellsPeers) {
+TEST(RefusedCalls, AListenerThatCanNotAcceptEndsPeers) {
   for (const int error : {EPERM, ENOSYS, EACCES}) {
     EXPECT_CHILD([error](Side& side) {
       const auto listening = listeners({side.other});
@@ -106,7 +106,7 @@ TEST(RefusedCalls, WithoutAccept4ConnectionsAreAccepted) {
   }
 }
 
-TEST(RefusedCalls, WithoutDescriptorsForEverPeersAreTold) {
+TEST(RefusedCalls, WithoutDescriptorsForEverPeersEnd) {
   EXPECT_CHILD([](Side& side) {
     const auto listening = listeners({side.other});
     // no limit of the process: UBSan needs descriptors, too
@@ -185,7 +185,7 @@ TEST(TurnAway, TheBacklogIsNamedAndEnds) {
   EXPECT_EQ(connect_to(own).error(), Status(Errc::kUnreachable, ECONNREFUSED));
 }
 
-TEST(TurnAway, AConnectionThatSaysNothingKnownIsUnknown) {
+TEST(TurnAway, AConnectionWithoutAKnownHelloIsUnknown) {
   auto listening = listeners({fresh_address()});
   RawPeer raw(fresh_address());
   ASSERT_TRUE(raw.connect(listening.front().address) && raw.send(bytes_of("GET / HTTP/1.1\n")));

@@ -14,7 +14,7 @@
 
 namespace larklane::control {
 
-/// A TCP listener that nobody serves.
+/// A TCP listener that no process serves.
 struct RawListener {
   explicit RawListener(int backlog = 16) {
     fd.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -46,7 +46,7 @@ bool receive(int socket, Message* message) {
          static_cast<ssize_t>(sizeof *message);
 }
 
-/// Of the job, unless it is spoiled. Its own address is that of its listener.
+/// A hello of the job, unless it is spoiled. Its own address is that of its listener.
 class RawRemote {
  public:
   RawRemote() {
@@ -83,7 +83,7 @@ class RawRemote {
     char byte = 0;
     return ::poll(&closed, 1, kPatienceMs) == 1 && ::read(fd.get(), &byte, 1) <= 0;
   }
-  /// Takes the connection that a plane makes to this one, and all that belongs to it.
+  /// Takes the connection that a plane makes to this process, and all that belongs to it.
   UniqueFd accept_and_prove() const {
     UniqueFd connection = listener.accept();
     Challenge own;

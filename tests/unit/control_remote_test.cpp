@@ -1,4 +1,4 @@
-// Peers on other hosts: who is let in, how they are reached, how they end.
+// Peers on other hosts: which are accepted, how they are reached, how they end.
 
 #include "control_remote.hpp"
 
@@ -17,7 +17,7 @@ namespace {
 class RemoteTest : public ControlTest {
  protected:
   static Place fresh_place() { return control::fresh_place(Net::remote); }
-  /// Waits for the end of a peer to which no connection comes about.
+  /// Waits for the end of a peer to which no connection can be made.
   void expect_unreachable(Peer& peer, int error, const std::string& why) {
     ASSERT_TRUE(in_.wait_for_down());
     EXPECT_EQ(in_.down()[0], std::make_pair(&peer, std::size_t{0}));
@@ -29,7 +29,8 @@ class RemoteTest : public ControlTest {
     }
     EXPECT_EQ(in_.down().size(), 1U);
   }
-  /// The record is lost; it is refused if the helper has found out by now that nothing comes about.
+  /// The record is lost; it is refused if the helper has noticed by now that no connection can be
+  /// made.
   static void send_in_vain(Peer& peer, int error) {
     const Status sent = peer.send(1, bytes_of("lost"));
     EXPECT_TRUE(sent.ok() || sent == Status(Errc::kUnreachable, error)) << errc_name(sent.code());
@@ -53,7 +54,7 @@ TEST_F(RemoteTest, APlaneWithoutANetworkHasNoRemotePeers) {
   EXPECT_EQ(remote->connect("tcp://127.0.0.1:0/x").error(), Status(Errc::kInvalidArgument));
 }
 
-TEST_F(RemoteTest, NobodyListens) {
+TEST_F(RemoteTest, AnAddressWithoutAListenerIsUnreachable) {
   allow_warning("no connection to");
   Address address;
   {
@@ -70,7 +71,7 @@ TEST_F(RemoteTest, NobodyListens) {
 
 TEST_F(RemoteTest, AHostThatDoesNotAnswerIsGivenUp) {
   allow_warning("no connection to");
-  const RawListener full(0);  // takes one connection; the kernel drops what comes then
+  const RawListener full(0);  // takes one connection; the kernel drops later ones
   RawRemote fillers[2];
   ASSERT_TRUE(fillers[0].connect(full.address.text()));
   Place own = fresh_place();
@@ -85,7 +86,7 @@ TEST_F(RemoteTest, AHostThatDoesNotAnswerIsGivenUp) {
 TEST_F(RemoteTest, HostsAreTriedInOrder) {
   Place other = fresh_place();
   RemoteAddress address = RemoteAddress::parse(other.address).value();
-  address.hosts = {"127.0.0.2", "::1", "127.0.0.1"};  // nobody listens at the first two
+  address.hosts = {"127.0.0.2", "::1", "127.0.0.1"};  // no process listens at the first two
   other.address = other.remote->listener.address = address.text();
   Inbox other_in;
   const auto there = make_plane(std::move(other), other_in);
@@ -123,7 +124,7 @@ TEST_F(RemoteTest, AnotherJobIsNotConnectedTo) {
   EXPECT_TRUE(other_in.down().empty());
 }
 
-TEST_F(RemoteTest, WhoHasNotProvenItselfIsNotSentAnything) {
+TEST_F(RemoteTest, NothingIsSentToAnUnprovenPeer) {
   allow_warning("no connection to");
   const RawRemote impostor;
   const auto plane = make_plane(fresh_place(), in_);
@@ -158,7 +159,7 @@ TEST_F(RemoteTest, AStrangerIsRefusedWithOneWarning) {
   expect_refused(wrong_secret);
   expect_warning({"127.0.0.1 port ", "not proven", "refused"});
   expect_refused(wrong_secret);
-  expect_refused([](RawRemote& raw) {  // overheard: proven to somebody else
+  expect_refused([](RawRemote& raw) {  // overheard: proven to another process
     raw.challenge.nonce[0] ^= 1;
     return raw.proven_hello();
   });
@@ -221,7 +222,7 @@ TEST_F(RemoteTest, SomethingElseListens) {
   expect_unreachable(*peer, EPROTO, "something else listens");
 }
 
-TEST_F(RemoteTest, WhoSaysNothingIsDropped) {
+TEST_F(RemoteTest, ASilentConnectionIsDropped) {
   Place own = fresh_place();
   own.remote->silence_ns = 200'000'000;
   const Address address = own.address;
@@ -335,7 +336,7 @@ TEST_F(RemoteTest, RandomlySpoiledStreamsNeverCrash) {
   EXPECT_TRUE(is_served);
 }
 
-TEST_F(RemoteTest, WhatIsOnItsWayIsDeliveredBeforeTheEnd) {
+TEST_F(RemoteTest, SentRecordsAreDeliveredBeforeTheEnd) {
   // On the network the end of one connection may be here before the last records of the other.
   Place own = fresh_place();
   const Address address = own.address;
@@ -372,7 +373,7 @@ TEST_F(RemoteTest, AHalfClosedPeerIsNotWaitedForForEver) {
   RawRemote raw;
   ASSERT_TRUE(raw.introduce(address) && raw.send_record(0, "first"));
   Peer* const peer = must_connect(*plane, raw.listener.address.text());
-  // Who has introduced himself already is connected to when there is something to say.
+  // A peer that has introduced itself is connected to at the first send.
   ASSERT_TRUE(peer->send(0, {}).ok());
   raw.accept_and_prove().reset();
   ASSERT_TRUE(in_.wait_for_down());
@@ -490,7 +491,7 @@ TEST_F(RemoteTest, ANetworkThatFailsIsNoticed) {
     ::poll(nullptr, 0, 3000);  // longer than the time of silence: probes are answered
     if (!a_in.down().empty() || !b_in.down().empty()) return 2;
     if (!set_loopback(false)) return 3;
-    // one has something to say, the other one only listens
+    // one side sends, the other one only receives
     if (!to_b->send(2, {}).ok()) return 4;
     if (!a_in.wait_for_down() || !b_in.wait_for_down()) return 5;
     if (to_b->down_reason().find("LARKLANE_CONTROL_SILENCE_NS") == std::string::npos) return 6;

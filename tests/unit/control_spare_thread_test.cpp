@@ -1,4 +1,5 @@
-// SpareThread: what has time runs beside everybody, in order, and its end waits for what has begun.
+// SpareThread: its works run beside all other threads, in order, and its end waits for the work
+// that has begun.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -37,8 +38,8 @@ TEST(SpareThread, RunsInOrderOnAThreadThatIsNice) {
   EXPECT_EQ(nice, std::min(::getpriority(PRIO_PROCESS, 0) + 10, 19));
 }
 
-/// Each work posts the next one: there is always one that has not begun.
-TEST(SpareThread, ItsEndWaitsForWhatHasBegunAndDropsTheRest) {
+/// Each work posts the next one, so a work that has not begun always exists.
+TEST(SpareThread, ItsEndWaitsForTheBegunWorkAndDropsTheRest) {
   std::binary_semaphore has_begun{0};
   int begun = 0, ended = 0;
   std::function<void()> work;

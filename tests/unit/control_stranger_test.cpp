@@ -1,4 +1,4 @@
-// Connections that are none of a peer's: many, silent, malformed, under a peer's own name. And a
+// Connections that belong to no peer: many, silent, malformed, under a peer's own name. And a
 // program that closes the descriptors of this process.
 
 #include <fcntl.h>
@@ -129,7 +129,7 @@ TEST_P(StrangerTest, ThousandSpoiledHellosLeaveNothing) {
   }
   constexpr std::ptrdiff_t kSlack = 4;
   EXPECT_TRUE(wait_until_open(before + kSlack));
-#ifndef LARKLANE_SANITIZED  // they keep what has been freed
+#ifndef LARKLANE_SANITIZED  // sanitizers keep freed memory
   constexpr std::size_t kGrowthMax = std::size_t{4} << 20;
   EXPECT_LE(resident_bytes(), warm_bytes + kGrowthMax);
 #endif
@@ -142,7 +142,7 @@ TEST_P(StrangerTest, ThousandSpoiledHellosLeaveNothing) {
 
 using NameTest = ControlTest;
 
-/// What one connection brings until its end: records after a hello.
+/// The records that one connection brings until its end, after a hello.
 struct Brought {
   bool has_hello = false;
   std::vector<std::uint16_t> kinds;
@@ -218,7 +218,7 @@ void send_away_and_count(
   EXPECT_FALSE(peer->is_down());
 }
 
-TEST_F(NameTest, APeerThatIsSentAwayComesAgainAndLosesNothing) {
+TEST_F(NameTest, ATurnedAwayPeerReconnectsAndLosesNothing) {
   send_away_and_count([](Plane& plane, Peer& peer, std::string_view payload) {
     std::uint16_t count = 0;
     for (; plane.counters().records_sent == count; ++count)
@@ -237,8 +237,8 @@ TEST_F(NameTest, RecordsThatLeftTogetherComeAgainFromTheFirstThatWasNotTaken) {
   });
 }
 
-/// A process that says hello while the backlog of its own listener is full: whether it listens at
-/// its address can't be checked before let_in().
+/// A process that sends a hello while the backlog of its own listener is full: no peer can check
+/// whether it listens at its address before let_in().
 class ClaimTest : public ControlTest {
  protected:
   const Address own_ = fresh_address(), other_ = fresh_address();
@@ -367,7 +367,7 @@ TEST_F(ClaimTest, AProcessThatHasEndedAndLeftNoRecordIsNoPeer) {
   EXPECT_EQ(in_.take()[0].payload, "last");
 }
 
-TEST_F(NameTest, ADialThatIsSentAwayIsMadeAgain) {
+TEST_F(NameTest, ATurnedAwayDialIsMadeAgain) {
   Inbox in;
   const RawRemote raw;
   const auto plane = make_plane(fresh_place(Net::remote), in);
@@ -489,7 +489,7 @@ class CloserTest : public ControlTest {
 };
 
 /// Its peer answers by closing, too, and is not at fault.
-TEST_F(CloserTest, AProgramThatClosesOneConnectionIsToldThatItWasItself) {
+TEST_F(CloserTest, AProgramThatClosesOneConnectionIsNamedAsTheCause) {
   const Address own = fresh_address(), other = fresh_address();
   auto own_listeners = listeners({own});
   Process closer([&](const Process::Tell&) {
@@ -532,7 +532,7 @@ TEST_F(CloserTest, AProgramThatClosesOurDescriptorsEndsItsPeersAndKeepsItsFiles)
     if (!peer->send(1, bytes_of("before")).ok() || !in.wait_for_records(1)) return 2;
     ::poll(nullptr, 0, 50);                                         // the helper is asleep
     const int out = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 1000);  // not one of the plane's
-    // by the system call: descriptors closed under their users are what ThreadSanitizer reports
+    // by the system call: ThreadSanitizer reports descriptors that are closed under their users
     for (int fd = 3; fd < 256; ++fd) (void)::syscall(SYS_close, fd);
     std::vector<int> files;
     for (int i = 0; i < 60; ++i) {

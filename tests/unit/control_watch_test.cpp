@@ -1,4 +1,5 @@
-// What the helper sleeps on besides its sockets: nothing is lost, and nothing is woken for nothing.
+// The descriptors that the helper sleeps on besides its sockets: no item is lost, and no wake-up is
+// wasted.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -38,7 +39,7 @@ class Queue : public Watched {
     const std::uint64_t one = 1;
     EXPECT_EQ(::write(event_.get(), &one, sizeof one), ssize_t{sizeof one});
   }
-  /// Anybody may poll; the notice stays in the descriptor.
+  /// Any thread may poll; the notice stays in the descriptor.
   void take() {
     const std::lock_guard lock(mutex_);
     served_ += std::exchange(items_, 0);
@@ -67,7 +68,8 @@ class Queue : public Watched {
   std::uint64_t armings_ = 0;
 };
 
-/// One that threads of the application poll, too, and that says so. Thread safety: thread-safe.
+/// A queue that threads of the application poll, too, and that reports such polls. Thread safety:
+/// thread-safe.
 class PolledQueue : public Queue {
  public:
   bool is_served_by_others() override {
@@ -98,7 +100,7 @@ class PolledQueue : public Queue {
 
 class WatchTest : public ControlTest {
  protected:
-  /// Returns when the helper has fallen asleep again, as far as anybody can tell.
+  /// Returns when the helper sleeps again, as far as a test can observe.
   static void settle() { ::poll(nullptr, 0, 50); }
   std::uint64_t wakeups() const { return plane_->counters().helper_wakeups; }
 
@@ -118,7 +120,7 @@ TEST_F(WatchTest, ServedWhileItIsOn) {
   plane_->unwatch(queue);
 }
 
-TEST_F(WatchTest, TheHelperSleepsWithoutWhatIsOff) {
+TEST_F(WatchTest, TheHelperSleepsWithoutDisabledQueues) {
   Queue queue;
   ASSERT_TRUE(plane_->watch(queue).ok());
   settle();
@@ -127,7 +129,7 @@ TEST_F(WatchTest, TheHelperSleepsWithoutWhatIsOff) {
   settle();
   EXPECT_EQ(wakeups(), before);
   EXPECT_EQ(queue.served(), 0U);
-  queue.turn_on();  // finds what has come before
+  queue.turn_on();  // finds the items that came before
   ASSERT_TRUE(queue.wait_for(1));
   queue.turn_off();
   settle();
@@ -142,7 +144,7 @@ TEST_F(WatchTest, TheHelperSleepsWithoutWhatIsOff) {
   plane_->unwatch(queue);
 }
 
-TEST_F(WatchTest, TurningOnAndOffWakesNobodyWhileItIsArmed) {
+TEST_F(WatchTest, TurningOnAndOffWakesNoHelperWhileItIsArmed) {
   Queue queue;
   ASSERT_TRUE(plane_->watch(queue).ok());
   queue.turn_on();
@@ -239,7 +241,7 @@ TEST_F(WatchTest, NoDescriptor) {
   EXPECT_EQ(plane_->watch(broken), Status(Errc::kInvalidArgument, EBADF));
 }
 
-TEST_F(WatchTest, WhatCannotBeSleptOnIsPolled) {
+TEST_F(WatchTest, AQueueWithoutADescriptorIsPolled) {
   class File : public Queue {
    public:
     int fd() const noexcept override { return file_.get(); }
@@ -298,7 +300,7 @@ TEST_F(WatchTest, CalledWhenItIsTimeWhileItIsOn) {
   plane_->unwatch(timed);
 }
 
-TEST_F(WatchTest, WhatIsOffHasNoTime) {
+TEST_F(WatchTest, ADisabledQueueHasNoTime) {
   class Endless : public Queue {
     std::uint64_t next_time_ns() const noexcept override { return 1; }
     void on_time(std::uint64_t) override {
@@ -318,7 +320,7 @@ TEST_F(WatchTest, WhatIsOffHasNoTime) {
   plane_->unwatch(endless);
 }
 
-/// Rounds that open and close again and again, by several threads: whoever has one open and an item
+/// Several threads open and close rounds again and again. A thread with an open round and an item
 /// in the queue must not wait for ever. Sometimes the thread polls by itself, as a waiting one
 /// does.
 template <class Queue>
@@ -342,7 +344,7 @@ void expect_none_lost(Plane& plane, std::uint32_t rounds, void (*poll)(Queue&)) 
         if ((random >> 20) % 4 == 0) poll(queue);
         if (!queue.wait_for(before + 1)) is_lost.store(true, std::memory_order_relaxed);
         queue.turn_off();
-        if ((random >> 24) % 4 == 0) queue.add();  // comes when nobody waits
+        if ((random >> 24) % 4 == 0) queue.add();  // comes when no thread waits
         if ((random >> 26) % 8 == 0) std::this_thread::yield();
       }
     });
@@ -363,7 +365,7 @@ TEST_F(WatchTest, NoWakeUpIsLostBesideThreadsThatPoll) {
   });
 }
 
-TEST_F(WatchTest, WhoLooksAfterItInALoopTakesItOver) {
+TEST_F(WatchTest, AThreadThatPollsInALoopTakesTheQueueOver) {
   PolledQueue queue;
   ASSERT_TRUE(plane_->watch(queue).ok());
   queue.turn_on();
@@ -376,14 +378,14 @@ TEST_F(WatchTest, WhoLooksAfterItInALoopTakesItOver) {
   }
   EXPECT_NE(wakeups(), before);
   const std::uint64_t served = queue.served();
-  queue.add();  // and nobody polls any more
+  queue.add();  // and no thread polls any more
   EXPECT_TRUE(queue.wait_for(served + 1));
   queue.turn_off();
   plane_->unwatch(queue);
 }
 
 /// However short their looks are, and however long they have looked before.
-TEST_F(WatchTest, TheHelperIsBackBesideThoseWhoLookOnlyNowAndThen) {
+TEST_F(WatchTest, TheHelperIsBackBesideThreadsThatPollSeldom) {
   PolledQueue queue;
   ASSERT_TRUE(plane_->watch(queue).ok());
   queue.turn_on();
@@ -401,7 +403,7 @@ TEST_F(WatchTest, TheHelperIsBackBesideThoseWhoLookOnlyNowAndThen) {
   plane_->unwatch(queue);
 }
 
-TEST_F(WatchTest, WhatOthersServeWakesTheHelperOnceInAWhile) {
+TEST_F(WatchTest, AQueueThatOthersServeWakesTheHelperSeldom) {
   constexpr int kItems = 2000;
   PolledQueue queue;
   ASSERT_TRUE(plane_->watch(queue).ok());
@@ -418,7 +420,7 @@ TEST_F(WatchTest, WhatOthersServeWakesTheHelperOnceInAWhile) {
   // every 100 us at first, every 1.6 ms in the end
   EXPECT_LE(static_cast<double>(wakeups() - before), 4 * took.count() + 20);
   const std::uint64_t served = queue.served();
-  queue.add();  // and nobody polls any more
+  queue.add();  // and no thread polls any more
   EXPECT_TRUE(queue.wait_for(served + 1));
   queue.turn_off();
   plane_->unwatch(queue);

@@ -1,3 +1,5 @@
+// The simulation: virtual time, cores, cache lines, waits, deadlocks.
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -100,7 +102,7 @@ TEST(LoopSimulation, ReadModifyWritesAreAtomic) {
   }
 }
 
-TEST(LoopSimulation, LinesAreChargedToWhoFetchesThem) {
+TEST(LoopSimulation, LinesAreChargedToTheFetchingThread) {
   const Costs costs;
   Simulation simulation({});
   auto lines = std::make_unique<Line[]>(2);
@@ -149,7 +151,7 @@ TEST(LoopSimulation, ALineGoesToOneCoreAtATime) {
                                               3 * costs.line_transfer_ps}));
 }
 
-TEST(LoopSimulation, WhoSleepsForAnEventWakesWithItAndKeepsNobody) {
+TEST(LoopSimulation, AnEventWakesItsSleeperAndHoldsUpNoThread) {
   Simulation simulation({});
   Simulation::Event event;
   Simulation::Event never;
@@ -164,7 +166,7 @@ TEST(LoopSimulation, WhoSleepsForAnEventWakesWithItAndKeepsNobody) {
   simulation.spawn("waker", [&] {
     simulation.spend(5000);
     simulation.wake(event);
-    simulation.wake(event);  // nobody sleeps any more
+    simulation.wake(event);  // no thread sleeps any more
   });
   EXPECT_EQ(simulation.run(), "");
   EXPECT_EQ(woken, (std::vector<std::uint64_t>{5000, 5000}));
@@ -204,7 +206,7 @@ TEST(LoopSimulation, AWaitEndsWhenItsConditionHolds) {
   EXPECT_LE(woken_ps, 1'300'000u);
 }
 
-TEST(LoopSimulation, ADeadlockNamesWhoWaitsForWhat) {
+TEST(LoopSimulation, ADeadlockNamesThreadsAndEvents) {
   Simulation simulation({});
   Line a;
   Line b;

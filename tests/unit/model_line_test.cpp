@@ -1,3 +1,5 @@
+// Fits of lines through points with errors.
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -88,7 +90,7 @@ TEST(ModelLine, NoiseIsNoChange) {
   EXPECT_LE(changes, 4);
 }
 
-TEST(ModelLine, WhatTheToleranceAllowsIsNoChange) {
+TEST(ModelLine, ADeviationWithinTheToleranceIsNoChange) {
   std::vector<Measured> curve = bent(20, 20, 0.01);
   for (std::size_t i = 10; i < curve.size(); ++i) curve[i].y *= 1.01;
   EXPECT_EQ(find_changes(std::span(&curve, 1), 4, 0.0).size(), 2u);

@@ -1,3 +1,5 @@
+// Fits of LogGP parameters to measured times.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -89,7 +91,7 @@ std::vector<Trains> measured(const Network& network, double noise, std::size_t s
   return all;
 }
 
-TEST(ModelLogGP, IsWhatTheFormulasSayByHand) {
+TEST(ModelLogGP, MatchesTheFormulasByHand) {
   const LogGP p{.latency_ns = 1000,
                 .send_overhead_ns = 300,
                 .recv_overhead_ns = 400,
@@ -182,7 +184,7 @@ TEST(ModelLogGP, AGapThatAnOverheadHidesIsABound) {
   }
 }
 
-TEST(ModelLogGP, WhatASideCopiesIsNotTheNetworks) {
+TEST(ModelLogGP, CopiesOfASideAreNotTheNetworks) {
   std::mt19937_64 random(6);
   Network network = random_network(random);
   network.change = sizes().size();
@@ -203,7 +205,7 @@ TEST(ModelLogGP, WhatASideCopiesIsNotTheNetworks) {
   EXPECT_NEAR(found.message_ns(4 << 20) / network.small.message_ns(4 << 20), 1, 1e-3);
 }
 
-TEST(ModelLogGP, WhatIsBelowZeroIsTakenFromTheOthers) {
+TEST(ModelLogGP, ANegativeTermIsTakenFromTheOthers) {
   Segment segment;
   segment.latency_ns.value = -30;
   segment.send_overhead_ns.value = 80;
@@ -222,7 +224,7 @@ TEST(ModelLogGP, WhatIsBelowZeroIsTakenFromTheOthers) {
   EXPECT_DOUBLE_EQ(Segment{}.parameters().message_ns(100), 0);
 }
 
-TEST(ModelLogGP, ASenderThatCopiesHidesWhatTheWireTakesForAByte) {
+TEST(ModelLogGP, ASenderThatCopiesHidesTheWiresTimeForAByte) {
   std::mt19937_64 random(10);
   Network network = random_network(random);
   network.change = sizes().size();
@@ -237,12 +239,12 @@ TEST(ModelLogGP, ASenderThatCopiesHidesWhatTheWireTakesForAByte) {
   EXPECT_NEAR(fit->front().injection_per_byte_ns.value, 0.5, 0.01);
 }
 
-TEST(ModelLogGP, AnyCurveTellsOfAChange) {
+TEST(ModelLogGP, AnyCurveShowsAChange) {
   std::mt19937_64 random(8);
   for (double LogGP::*changed :
        {&LogGP::latency_ns, &LogGP::send_overhead_ns, &LogGP::recv_overhead_ns, &LogGP::gap_ns}) {
     Network network = random_network(random);
-    network.small.gap_ns *= 3;  // in nobody's way
+    network.small.gap_ns *= 3;  // delays no other message
     network.large = network.small;
     network.large.*changed *= 1.7;
     network.change = 20;
@@ -284,7 +286,7 @@ Coverage covered(int networks, double noise, std::size_t samples, std::uint64_t 
   return found;
 }
 
-TEST(ModelLogGP, EachConfidenceIntervalHoldsTheTruthAsOftenAsItSays) {
+TEST(ModelLogGP, EachConfidenceIntervalHoldsTheTruthAsOftenAsStated) {
   for (const auto& [noise, samples] : {std::pair(0.02, 25), std::pair(0.005, 15)}) {
     const Coverage found = covered(200, noise, static_cast<std::size_t>(samples), 3);
     for (const int held : found.held) {
@@ -317,7 +319,7 @@ TEST(ModelLogGP, AGapIsFittedAlone) {
   expect_within(gap->injection_per_byte_ns, network.small.gap_per_byte_ns, "G");
 }
 
-TEST(ModelLogGP, RefusesWhatNothingFollowsFrom) {
+TEST(ModelLogGP, RefusesInsufficientSamples) {
   std::mt19937_64 random(5);
   const std::vector<Trains> good = measured(random_network(random), 0, 9, random);
   const auto refuses = [](std::vector<Trains> bad) {

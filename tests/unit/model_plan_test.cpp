@@ -1,3 +1,5 @@
+// Plans of groups: their cost, and the least one.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +24,7 @@ Medium niagara(double per_part_ns = 0) {
           .per_part_ns = per_part_ns};
 }
 
-TEST(ModelPlan, ExposedIsWhatIsLeftAfterTheLastPartition) {
+TEST(ModelPlan, ExposedIsTheTimeAfterTheLastPartition) {
   const std::vector<std::vector<double>> rounds{{0, 0, 0, 9000}, {0, 0, 0, 1000}};
   const Workload workload{niagara(), 101, rounds};
   const LogGP& network = workload.medium.network;
@@ -78,7 +80,7 @@ TEST(ModelPlan, ALaggardTravelsAlone) {
   EXPECT_EQ(plan.firsts, (std::vector<std::uint32_t>{0, 15}));
 }
 
-TEST(ModelPlan, WhatIsReadyAtOnceIsNotSplit) {
+TEST(ModelPlan, PartitionsReadyAtOnceAreNotSplit) {
   const auto rounds = readiness(Pattern::simultaneous, 0, 16, 1, 0);
   EXPECT_EQ(best_plan({niagara(), 1 << 10, rounds}).firsts, std::vector<std::uint32_t>{0});
 }
@@ -166,11 +168,11 @@ TEST(ModelPlan, ChanceIsNotLearnt) {
   }
 }
 
-TEST(ModelPlan, WhatIsNoChanceIsLearnt) {
+TEST(ModelPlan, SystematicDelaysAreLearnt) {
   EXPECT_LT(on_other_rounds(learned_plan, Pattern::laggard, 4e5, 2), 0.31);
-  // All are ready within what they take: fewer and larger groups first.
+  // All are ready within the time of one message: fewer and larger groups first.
   EXPECT_LT(on_other_rounds(learned_plan, Pattern::uniform, 2e4, 8), 0.96);
-  // Of one round it can't be told.
+  // One round does not suffice to predict the next.
   const auto one = readiness(Pattern::laggard, 4e5, 32, 1, 0);
   const Workload workload{niagara(1000), 1 << 15, one};
   EXPECT_EQ(learned_plan(workload).firsts, best_equal_plan(workload).firsts);

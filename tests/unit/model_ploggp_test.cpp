@@ -1,3 +1,5 @@
+// Completion times by PLogGP.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,14 +32,14 @@ std::vector<Part> parts(std::uint32_t count, std::uint64_t bytes, ReadyOf ready_
   return made;
 }
 
-TEST(ModelPLogGP, IsWhatIsPublishedForOnePartAndForTwo) {
+TEST(ModelPLogGP, MatchesThePaperForOnePartAndForTwo) {
   const auto at_once = [](std::uint32_t) { return 0.0; };
   // o_s + G (k - 1) + L + o_r; o_s + 2 G (k - 1) + max(g, o_s, o_r) + L + o_r
   EXPECT_DOUBLE_EQ(completion_ns(by_hand(), parts(1, 101, at_once)), 300 + 10 + 1000 + 400);
   EXPECT_DOUBLE_EQ(completion_ns(by_hand(), parts(2, 101, at_once)), 300 + 20 + 500 + 1000 + 400);
 }
 
-TEST(ModelPLogGP, IsWhatTheRecurrenceSaysByHand) {
+TEST(ModelPLogGP, MatchesTheRecurrenceByHand) {
   // Begins: 300; max(2000 + 300, 300 + 510) = 2300; max(2100 + 300, 2300 + 510) = 2810.
   const Part any_order[] = {{2100, 101}, {0, 101}, {2000, 101}};
   Medium medium = by_hand();
@@ -46,12 +48,12 @@ TEST(ModelPLogGP, IsWhatTheRecurrenceSaysByHand) {
   EXPECT_DOUBLE_EQ(completion_ns(medium, any_order), 4220 + 2 * 400);
   medium.per_part_ns = 7;
   EXPECT_DOUBLE_EQ(completion_ns(medium, any_order), 4220 + 2 * 400 + 3 * 7);
-  // What goes before it is what a part waits for: 300; 300 + 100 + 500; 900 + 200 + 500.
+  // A part waits for the part before it: 300; 300 + 100 + 500; 900 + 200 + 500.
   const Part unequal[] = {{0, 1001}, {10, 2001}, {20, 101}};
   EXPECT_DOUBLE_EQ(completion_ns(by_hand(), unequal), 1600 + 10 + 1000 + 400);
 }
 
-TEST(ModelPLogGP, WhatIsBetweenTwoPartsIsTheSlowestOfTheThree) {
+TEST(ModelPLogGP, TheGapBetweenTwoPartsIsTheSlowestOfTheThree) {
   const auto at_once = [](std::uint32_t) { return 0.0; };
   Medium medium = by_hand();
   medium.network.send_overhead_ns = 800;
@@ -95,7 +97,7 @@ TEST(ModelPLogGP, CopiesAreTheThreadsOwnTimeAndShareTheMedium) {
   EXPECT_DOUBLE_EQ(completion_by_copies_ns(shared, held_up), 850);
 }
 
-TEST(ModelPLogGP, WhatIsCopiedDoesNotDependOnTheOrderInWhichItIsListed) {
+TEST(ModelPLogGP, CopiesDoNotDependOnTheOrderOfTheList) {
   const Copying medium{.per_copy_ns = 0, .per_byte_ns = 1, .medium_byte_ns = 0.25, .latency_ns = 0};
   std::vector<CopiedPart> blocks;
   for (std::uint32_t i = 0; i < 16; ++i) blocks.push_back({{0, 1000}, i / 4});
@@ -204,7 +206,7 @@ TEST(ModelPLogGP, NaNIsNoLeastCost) {
   EXPECT_EQ(best_power_of_two(8, [](std::uint32_t) { return std::nan(""); }), 1u);
 }
 
-TEST(ModelPLogGP, TheModelFallsBackToWhatTheProgramHas) {
+TEST(ModelPLogGP, TheModelFallsBackToTheProgramsPartitions) {
   EXPECT_EQ(tabled_count(1 / 11.5, 16000, 128 * kMi, 8), 8u);
   EXPECT_EQ(tabled_count(1 / 11.5, 16000, 128 * kMi, 6), 4u);
 }
@@ -221,7 +223,7 @@ TEST(ModelReadiness, TheSameSeedGivesTheSameTimes) {
   }
 }
 
-TEST(ModelReadiness, PatternsAreWhatTheirNamesSay) {
+TEST(ModelReadiness, PatternsMatchTheirNames) {
   EXPECT_EQ(readiness(Pattern::laggard, 100, 4, 1, 0)[0], (std::vector<double>{0, 0, 0, 100}));
   const auto mean_and_deviation = [](Pattern pattern) {
     double sum = 0, squares = 0;

@@ -1,3 +1,5 @@
+// Parameters of a network, found from the runs of rounds.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +17,7 @@ namespace {
 
 using Rounds = std::vector<std::vector<SeenRun>>;
 
-/// Runs of `bytes` each, given away at `ready_ns`, on a network of which L, h and G are known.
+/// Runs of `bytes` each, handed to the network at `ready_ns`, on a network with known L, h and G.
 std::vector<SeenRun> runs_of(const LogGP& network, std::uint64_t bytes,
                              std::vector<double> ready_ns, std::mt19937_64* noise = nullptr) {
   std::ranges::sort(ready_ns);
@@ -44,13 +46,13 @@ TEST(ModelRuns, AreExactWithoutNoise) {
                       runs_of(kNetwork, 40'001, {0, 1e6})};
   const auto found = fit_runs(rounds);
   ASSERT_TRUE(found);
-  // L and h are held together where nothing tells them apart, by one part in a million.
+  // L and h are held together where no run separates them, by one part in a million.
   expect_near(*found, kNetwork, 1e-5);
 }
 
 TEST(ModelRuns, FollowAsLongAsTheOneBeforeIsOnItsWay) {
-  // 2000 + 0.1 * 1000 for the first; the second is given away while that is under way, and ends
-  // 700 + 100 after it; the third when all is quiet.
+  // 2000 + 0.1 * 1000 for the first. The second is handed over while the first travels, and ends
+  // 700 + 100 after it; the third when the network is idle.
   const Rounds rounds{{{1001, 0, 2100}, {1001, 50, 2900}, {1001, 5000, 7100}},
                       {{2001, 0, 2200}, {2001, 0, 3100}}};
   const auto found = fit_runs(rounds);
@@ -58,14 +60,14 @@ TEST(ModelRuns, FollowAsLongAsTheOneBeforeIsOnItsWay) {
   expect_near(*found, kNetwork, 1e-5);
 }
 
-TEST(ModelRuns, OfOneKindTellLFromHNotAtAll) {
+TEST(ModelRuns, OfOneKindDoNotSeparateLFromH) {
   const Rounds rounds{runs_of(kNetwork, 80'001, {0}), runs_of(kNetwork, 40'001, {0, 1e6})};
   const auto found = fit_runs(rounds);
   ASSERT_TRUE(found);
   expect_near(*found, {.latency_ns = 2000, .gap_ns = 2000, .gap_per_byte_ns = 0.1}, 1e-5);
 }
 
-TEST(ModelRuns, OfOneSizeTellNothing) {
+TEST(ModelRuns, OfOneSizeDetermineNothing) {
   EXPECT_FALSE(fit_runs(Rounds{runs_of(kNetwork, 1024, {0, 0, 1e6})}));
   EXPECT_FALSE(fit_runs(Rounds{}));
   EXPECT_FALSE(fit_runs(Rounds{{{1024, 5, 5}, {2048, 9, 9}}})) << "no time passed";
@@ -86,7 +88,7 @@ TEST(ModelRuns, AreNeverNegative) {
   EXPECT_GT(steep->gap_per_byte_ns, 0);
 }
 
-// What it is for: plans by what was found cost what plans by the truth do.
+// The purpose of the model: plans by the found parameters cost as much as plans by the true ones.
 TEST(ModelRuns, MakePlansAsGoodAsTheNetworkItself) {
   std::mt19937_64 random(7);
   for (const std::uint64_t bytes : {4ull << 10, 256ull << 10, 4ull << 20, 64ull << 20}) {

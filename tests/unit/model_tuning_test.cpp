@@ -1,3 +1,5 @@
+// Tunings: text, parser, choice of an entry, and the file that holds them.
+
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -56,7 +58,7 @@ std::string with(const std::string& text, const std::string& from, const std::st
   return changed.replace(at, from.size(), to);
 }
 
-TEST(ModelTuning, SaysWhatStandsInIt) {
+TEST(ModelTuning, TextRoundTrips) {
   const Tuning tuning = parsed(kText);
   EXPECT_EQ(tuning.fabric, "shm");
   EXPECT_EQ(tuning.host, (HostType{"Some(R) CPU @ 2.10GHz", 8}));
@@ -108,7 +110,7 @@ TEST(ModelTuning, CutOffAnywhereItIsRefused) {
   EXPECT_EQ(problem_of(whole.substr(0, whole.size() - 1)), "");  // the last line's end
 }
 
-TEST(ModelTuning, WhatIsWrongIsNamedWithItsLine) {
+TEST(ModelTuning, AnErrorIsNamedWithItsLine) {
   const struct {
     const char *from, *to, *problem;
   } cases[] = {
@@ -232,7 +234,7 @@ class ModelTuningFile : public testing::Test {
     return path;
   }
   TuningFile find(const std::string& option) { return find_tuning(option, "shm", host_); }
-  /// Ignored, for a reason that names the file and what to do.
+  /// Ignored, with a reason that names the file and the remedy.
   void expect_ignored(const std::string& path, const std::string& why) {
     const TuningFile found = find(path);
     EXPECT_FALSE(found.tuning);
@@ -244,7 +246,7 @@ class ModelTuningFile : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(ModelTuningFile, TheDefaultPlaceIsLookedAtAndMayBeEmpty) {
+TEST_F(ModelTuningFile, TheDefaultPlaceIsReadAndMayBeEmpty) {
   const std::string path = folder_ + "/larklane/tuning/shm-some-r-cpu-2-10ghz-8.txt";
   EXPECT_EQ(default_tuning_path("shm", host_), path);
   EXPECT_EQ(find("").path, path);
@@ -264,7 +266,7 @@ TEST_F(ModelTuningFile, TheDefaultPlaceIsLookedAtAndMayBeEmpty) {
   EXPECT_EQ(find("").problem, "");
 }
 
-TEST_F(ModelTuningFile, WhatCannotBeUsedIsNamed) {
+TEST_F(ModelTuningFile, AnUnusableFileIsNamed) {
   expect_ignored(folder_ + "/nothing", "No such file");
   expect_ignored(folder_, "Is a directory");
   expect_ignored(write(folder_ + "/damaged", with(kText, "cores 8", "cores x")), "line 4");

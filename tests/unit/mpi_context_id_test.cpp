@@ -1,3 +1,5 @@
+// Context ids of communicators.
+
 #include <gtest/gtest.h>
 
 #include <array>

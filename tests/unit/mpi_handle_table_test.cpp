@@ -1,3 +1,5 @@
+// The table from MPI handles to requests.
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -82,7 +84,7 @@ TEST(MpiHandleTable, NewHandlesBesideOneThatStaysDoNotFillIt) {
   EXPECT_EQ(table.size(), 1u);
 }
 
-TEST(MpiHandleTable, RemovingWhatIsNotThereDoesNothing) {
+TEST(MpiHandleTable, RemovingAnAbsentHandleDoesNothing) {
   HandleTable table;
   table.insert(10, object(10));
   table.remove(11);

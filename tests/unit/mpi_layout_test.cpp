@@ -1,3 +1,5 @@
+// Blocks of MPI's subarrays and distributed arrays.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>

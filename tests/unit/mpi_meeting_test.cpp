@@ -1,3 +1,5 @@
+// How the two jobs of a connect and accept identify each other.
+
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -61,7 +63,7 @@ class MpiMeeting : public testing::Test {
   const std::unique_ptr<Port> port_ = Port::open(port_name());
 };
 
-TEST_F(MpiMeeting, BothSidesLearnWhoTheOtherIs) {
+TEST_F(MpiMeeting, BothSidesLearnTheOthersMembers) {
   Caller caller(port_name(), members("client", 3));
   auto answer = std::async(std::launch::async, [&] { return caller.connected(); });
   const auto others = port_->accepted(&own_, 3);
@@ -107,7 +109,7 @@ TEST_F(MpiMeeting, AClientThatWaitsItsTurnIsNotTheOneThatWasAccepted) {
   EXPECT_TRUE(answer.get());
 }
 
-TEST_F(MpiMeeting, WhoIsNotDoneInTimeIsNeverTakenForALaterOne) {
+TEST_F(MpiMeeting, AClientThatIsLateIsNeverTakenForALaterOne) {
   Caller late(port_name(), members("late", 1));
   EXPECT_FALSE(port_->accepted(&own_, 1));  // another client was connected
   EXPECT_FALSE(late.connected());
@@ -171,7 +173,7 @@ TEST_F(MpiMeeting, NewsOutliveTheRoot) {
   EXPECT_EQ(news->text(), own_.text());
 }
 
-TEST_F(MpiMeeting, ARootThatLearntNothingSaysSo) {
+TEST_F(MpiMeeting, ARootThatLearntNothingReportsIt) {
   const auto begin = Clock::now();
   const Mailbox root(key(), 0), other(key(), 1);
   root.send(2, std::nullopt);

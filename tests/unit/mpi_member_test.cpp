@@ -1,3 +1,5 @@
+// Member lists of communicators over several jobs.
+
 #include <gtest/gtest.h>
 
 #include <string>

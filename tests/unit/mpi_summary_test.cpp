@@ -1,3 +1,5 @@
+// The summary that a rank logs.
+
 #include <gtest/gtest.h>
 
 #include "mpi/world/summary.hpp"
@@ -8,7 +10,7 @@ namespace {
 Job job(const char* name) { return std::make_shared<const std::string>(name); }
 Identity rank_3() { return {job("slurm-7"), 3}; }
 
-TEST(MpiSummary, SaysWhatWasSentAndMovedAndHow) {
+TEST(MpiSummary, CountsMessagesBytesAndWays) {
   part::Summary summary;
   summary.sends = 2;
   summary.receives = 1;
@@ -39,7 +41,7 @@ TEST(MpiSummary, SaysWhatWasSentAndMovedAndHow) {
       "larklane: rank 3: peer rank 1: ofi tcp@eth0, policy none, 3 channels\n");
 }
 
-TEST(MpiSummary, SaysThatThereWasNothing) {
+TEST(MpiSummary, StatesThatNothingWasSent) {
   EXPECT_EQ(summary_text({}, 0, rank_3()), "larklane: rank 3: no partitioned requests\n");
   EXPECT_EQ(summary_text({}, 1, rank_3()),
             "larklane: rank 3: no partitioned requests of ours\n"

@@ -1,5 +1,5 @@
-// Copies in memory that peers map: each is of one message at a time, and who gets none does
-// without.
+// Copies in memory that peers map: each holds one message at a time, and a sender that gets no copy
+// sends without one.
 
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ TEST_F(BounceTest, ThereAreSoManyAndTheyComeBack) {
   EXPECT_EQ(copies.size(), 16u);
   std::byte* const last = copies.back().start;
   copies.pop_back();
-  EXPECT_EQ(buffers.copy_of(from).start, last);  // the one that caches may have
+  EXPECT_EQ(buffers.copy_of(from).start, last);  // the buffer that caches may still hold
   BounceBuffers::abandon(*copies.back().memory);
   copies.clear();
   while (auto copy = buffers.copy_of(from).memory) {
@@ -67,8 +67,8 @@ TEST_F(BounceTest, ThereAreSoManyAndTheyComeBack) {
   EXPECT_EQ(none.copy_of(filled(1, 7)).memory, nullptr);
 }
 
-/// More than there are buffers for, received after the program has written over what it has sent:
-/// those that were copied come as they were; a completion says which memory is the program's again.
+/// More messages than buffers, received after the program has overwritten its send buffers. Copied
+/// messages arrive unchanged; a completion returns the memory of the others to the program.
 TEST_F(BounceTest, AMessageThatFindsNoneGoesFromWhereItLies) {
   constexpr std::size_t kMessages = 150, kBytes = 10'000;
   Job job(options(16'384));
@@ -104,9 +104,9 @@ TEST_F(BounceTest, AMessageThatFindsNoneGoesFromWhereItLies) {
   EXPECT_FALSE(sent.pop());
 }
 
-/// An answer gives a buffer back, also one that says that there was nobody to take the message:
-/// more of these than there are buffers, and the next message is still copied.
-TEST_F(BounceTest, WhatAPeerRefusesComesBack) {
+/// An answer gives a buffer back, also an answer that no receiver took the message. Of these there
+/// are more than buffers, and the next message is still copied.
+TEST_F(BounceTest, ARefusedBufferComesBack) {
   constexpr std::size_t kMessages = 150, kBytes = 10'000;
   Job job(options(16'384));
   auto sent = std::move(CompletionQueue::create(job.at(0).domain).value());

@@ -1,3 +1,5 @@
+// Completion objects: queues, counters, synchronizers, handlers.
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -26,7 +28,7 @@ class MsgCompletion : public testing::Test {
   Lane lane_{*domain_};
 };
 
-TEST_F(MsgCompletion, AQueueKeepsAllThatWasToldInOrder) {
+TEST_F(MsgCompletion, AQueueKeepsCompletionsInOrder) {
   CompletionQueue queue = this->queue();
   EXPECT_FALSE(queue.pop());
   int buffer = 0, user = 0;
@@ -58,7 +60,7 @@ TEST_F(MsgCompletion, AQueueIsBoundedByTheNodesOfTheLanesOnly) {
   EXPECT_FALSE(lane.operate(queue, numbered(3)));
   EXPECT_EQ(queue.pop()->tag, 1u);
   EXPECT_EQ(queue.pop()->tag, 2u);
-  // What is no queue gives the node back at once.
+  // A completion object other than a queue gives the node back at once.
   EXPECT_TRUE(lane.operate(queue, numbered(3)));
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(lane.operate(counter, numbered(4)));
   EXPECT_EQ(counter.completed(), 5u);
@@ -161,7 +163,7 @@ TEST_F(MsgCompletion, AHandlerIsCalledWithItsState) {
   EXPECT_EQ(tags, (std::vector<std::uint64_t>{4, 2}));
 }
 
-TEST_F(MsgCompletion, FreeSaysBusyWhileSomethingIsInFlight) {
+TEST_F(MsgCompletion, FreeReturnsBusyWithOperationsInFlight) {
   Counter counter = this->counter();
   Node* const node = lane_.post(counter);
   EXPECT_EQ(counter.free(), Status(Errc::kAlreadyActive));
@@ -173,7 +175,7 @@ TEST_F(MsgCompletion, FreeSaysBusyWhileSomethingIsInFlight) {
 }
 
 // The address sanitizer says whether the object lives as long as it must, and no longer.
-TEST_F(MsgCompletion, DestroyedInFlightItIsToldNothingMore) {
+TEST_F(MsgCompletion, DestroyedInFlightItGetsNoCompletion) {
   int calls = 0;
   Object* object = nullptr;
   Node* node = nullptr;

@@ -1,3 +1,5 @@
+// The numbers of completion objects that peers may signal.
+
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -73,11 +75,11 @@ TEST_F(MsgDomain, ANumberThatWasTakenBackNamesNothingForEver) {
     EXPECT_NE(old, last);
     EXPECT_EQ(find_error(old), kUnknown);
   }
-  EXPECT_TRUE(third.free().ok());  // what was refused holds up nobody
+  EXPECT_TRUE(third.free().ok());  // the refused post holds up no other
   EXPECT_TRUE(first.free().ok());
 }
 
-TEST_F(MsgDomain, WhatPeersMakeUpNamesNothing) {
+TEST_F(MsgDomain, NumbersThatPeersMakeUpNameNothing) {
   Counter counter = this->counter();
   const RemoteCompletion number = counter.register_remote().value();
   for (std::uint32_t bit = 0; bit < 32; ++bit) EXPECT_EQ(find_error(number ^ 1u << bit), kUnknown);
@@ -91,7 +93,7 @@ TEST_F(MsgDomain, WhatPeersMakeUpNamesNothing) {
   EXPECT_TRUE(counter.free().ok());
 }
 
-TEST_F(MsgDomain, WhatWasFoundIsNotFreedBeforeItsSignal) {
+TEST_F(MsgDomain, AFoundObjectIsNotFreedBeforeItsSignal) {
   Counter counter = this->counter();
   Object& found = *domain_->find(*lane_.ledger, counter.register_remote().value()).value();
   EXPECT_EQ(counter.free(), Status(Errc::kAlreadyActive));
@@ -147,7 +149,7 @@ TEST_F(MsgDomain, AnOperationMayBeginOnOneLaneAndEndOnAnother) {
   EXPECT_TRUE(counter.free().ok());
 }
 
-TEST_F(MsgDomain, WhatALaneHasPostedCountsWhenItIsGone) {
+TEST_F(MsgDomain, PostsOfALaneCountWhenItIsGone) {
   auto posting = std::make_unique<Lane>(*domain_), signalling = std::make_unique<Lane>(*domain_);
   Counter counter = this->counter();
   Node* const first = posting->post(counter);

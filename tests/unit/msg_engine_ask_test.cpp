@@ -1,4 +1,4 @@
-// Long messages that their sender is asked to write, on a network inside one process.
+// Long messages that the receiver asks the sender to write, on a network inside one process.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace larklane::msg {
 namespace {
 
-/// Where the software of both sides sees to all that happens.
+/// A network on which the software of both sides carries out every transfer.
 Job::Options asking() {
   Job::Options options;
   options.network.limits.is_progress_manual = true;
@@ -152,7 +152,8 @@ TEST_F(AskTest, OfSeveralBuffersTheOnlyOneThatIsNotEmptyIsWritten) {
   EXPECT_EQ(reads(1), 0u);
 }
 
-// Who has no place for an ask reads: it must not wait for what waits for it.
+// A receiver without a place for an ask reads instead: it must not wait for operations that wait
+// for it.
 TEST(AskPlaces, OffersThatTakeAllOfBothStopNothing) {
   constexpr std::uint32_t kOperations = 8;
   for (const int to : {0, 1}) {
@@ -191,7 +192,7 @@ TEST(AskPlaces, OffersThatTakeAllOfBothStopNothing) {
 }
 
 // The network goes on with a write that has begun, though its memory is not registered any more.
-TEST(AskEnds, WhatWasAskedForEndsWhenThePeerCanNotWriteAnyMore) {
+TEST(AskEnds, AnAskedWriteEndsWhenThePeerCanNotWriteAnyMore) {
   Job::Options options = asking();
   options.decorate = [](std::unique_ptr<net::Fabric> fabric, int) {
     return std::make_unique<fault::Fabric>(std::move(fabric), fault::Plan{});
@@ -229,7 +230,7 @@ TEST(AskEnds, WhatWasAskedForEndsWhenThePeerCanNotWriteAnyMore) {
   EXPECT_EQ(job.wire.take_violations().size(), 1u) << "the key of what the peer writes later";
 }
 
-// The sender's write fails, and its link does not: the receiver hears of it.
+// The sender's write fails, and its link does not: the receiver gets the error.
 TEST(AskEnds, AWriteThatFailsEndsBoth) {
   const auto from = random_bytes(900, 3);
   Job::Options options = asking();
@@ -257,8 +258,8 @@ TEST(AskEnds, AWriteThatFailsEndsBoth) {
   }
 }
 
-// Who has asked ends with the link, whatever the sender is at.
-TEST(AskEnds, ASenderThatDiesEndsWhatWasAskedForOnce) {
+// A receive that has asked ends with the link, in any state of the sender.
+TEST(AskEnds, ASenderThatDiesEndsAnAskedWriteOnce) {
   const auto from = random_bytes(8000, 3);
   int whole = 0, cut = 0;
   for (int turns = 0; turns < 300; turns += 3)
@@ -303,11 +304,12 @@ TEST(AskEnds, ASenderThatDiesEndsWhatWasAskedForOnce) {
   EXPECT_GT(cut, 5);
 }
 
-// --- peers that make things up ------------------------------------------------------------------
+// --- peers that send made-up records -----------------------------------------------------------
 
-constexpr std::uint32_t kFirstNumber = 1u << 20 | 1;  // of what waits: the first place, once
+constexpr std::uint32_t kFirstNumber = 1u << 20 | 1;  // of the waiting operation: the first place,
+                                                      // once
 
-/// Rank 0 has offered rank 1 a message, for which there is no receive; what comes is made up.
+/// Rank 0 has offered rank 1 a message without a receive; the records that follow are made up.
 struct MadeUp {
   explicit MadeUp(std::span<const Buffer> pieces = {}) {
     job.connect_all();
@@ -331,7 +333,7 @@ struct MadeUp {
   void ask(std::uint32_t number, const Asked& asked) {
     ask(number, std::as_bytes(std::span(&asked, 1)));
   }
-  /// Rank 1 says to rank 0 that it has written.
+  /// Rank 1 reports to rank 0 that it has written.
   void notify(std::uint32_t number) {
     vci::Work work;
     work.kind = vci::Work::Kind::small_immediate;
@@ -352,9 +354,9 @@ struct MadeUp {
   Region of_sender = job.at(0).add_region(&word, sizeof word);
 };
 
-TEST(AskMadeUp, WhatIsAskedForIsWrittenOnce) {
+TEST(AskMadeUp, AnAskedMessageIsWrittenOnce) {
   MadeUp made;
-  // Nobody waits for the notification: rank 1 ends its link by it, when the bytes are there.
+  // No operation waits for the notification: rank 1 ends its link by it, when the bytes are there.
   made.ask(kFirstNumber, {made.place(), kFirstNumber});
   EXPECT_EQ(made.memory, made.from);
   const auto there = made.sent.pop();
@@ -364,7 +366,7 @@ TEST(AskMadeUp, WhatIsAskedForIsWrittenOnce) {
   EXPECT_TRUE(made.link(0).failure().ok());
 }
 
-TEST(AskMadeUp, WhatWasNotOfferedIsNotWritten) {
+TEST(AskMadeUp, AMessageThatWasNotOfferedIsNotWritten) {
   for (const std::uint32_t wrong : {0u, 1u, kFirstNumber + 1, kFirstNumber + (1u << 20)}) {
     MadeUp made;
     made.ask(kFirstNumber, {made.place(), wrong});
@@ -422,7 +424,7 @@ TEST(AskMadeUp, AnAtomicIsNoOffer) {
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(made.sent.pop()) << "it ends with the link";
 }
 
-// A key that is wrong: what the sender was asked to write can't be written.
+// A wrong key: the write that the sender was asked for fails.
 TEST(AskMadeUp, AWriteThatIsRefusedEndsTheSend) {
   MadeUp made;
   made.ask(kFirstNumber, {{made.place().address, made.place().key + 4711}, kFirstNumber});
@@ -433,8 +435,8 @@ TEST(AskMadeUp, AWriteThatIsRefusedEndsTheSend) {
   EXPECT_FALSE(made.job.at(0).engine->has_registered());
 }
 
-// Its operation may have failed with the link, and what has come is still delivered.
-TEST(AskMadeUp, WhatComesLateToALinkThatHasFailedSaysNothing) {
+// Its operation may have failed with the link, and records that have arrived are still delivered.
+TEST(AskMadeUp, LateRecordsOnAFailedLinkChangeNothing) {
   MadeUp made;
   auto heard = std::move(CompletionQueue::create(made.job.at(0).domain).value());
   const RemoteCompletion number = heard.register_remote().value();
@@ -449,7 +451,7 @@ TEST(AskMadeUp, WhatComesLateToALinkThatHasFailedSaysNothing) {
   EXPECT_TRUE(heard.pop());
 }
 
-TEST(AskMadeUp, ANotificationThatNobodyWaitsForEndsTheLink) {
+TEST(AskMadeUp, AnUnawaitedNotificationEndsTheLink) {
   for (const std::uint32_t number : {0u, 1u, 60'000u}) {  // the first is an offer's
     MadeUp made;
     made.notify(number);

@@ -1,4 +1,4 @@
-// What programs do wrongly, and what ends wrongly: an error, and nothing is lost or left behind.
+// Mistakes of programs, and failures: each is an error, and nothing is lost or left behind.
 
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST_F(EngineBadTest, ABufferThatIsNotInItsRegionIsRefused) {
   EXPECT_TRUE(told_->pop());
 }
 
-TEST_F(EngineBadTest, ARegionOfNothingHearsSignals) {
+TEST_F(EngineBadTest, AnEmptyRegionGetsSignals) {
   const Region nothing = job_.at(1).add_region(nullptr, 0);
   const RemoteCompletion number = told_->register_remote().value();
   EXPECT_EQ(*post_put(vci(0), nothing.remote(), 0, nullptr, 0, {}, number, 7), Post::done);
@@ -71,7 +71,7 @@ TEST_F(EngineBadTest, APlaceThatWasGivenBackIsTakenAgain) {
   Job::Options options;
   options.lanes.count_max = 2;
   Job job(options);
-  Engine& engine = *job.at(0).engine;  // of which a place on lane 0 is taken
+  Engine& engine = *job.at(0).engine;  // a place on lane 0 is taken
   const std::uint32_t first = job.at(0).vci->inside().index();
   for (int i = 0; i < 10; ++i) {
     const Vci vci(*engine.take_lane().value());
@@ -79,9 +79,9 @@ TEST_F(EngineBadTest, APlaceThatWasGivenBackIsTakenAgain) {
   }
 }
 
-/// All that waits for answers of a peer ends when the peer does, in a time that goes with their
+/// All operations that wait for a peer's answers end when the peer does, in a time linear in their
 /// number.
-TEST(EngineEnds, ThatOfAPeerTakesNoLongerThanWhatWaitsForIt) {
+TEST(EngineEnds, TimeOfAPeersEndIsLinearInItsOperations) {
   const auto ns_of = [](std::uint32_t waiting) {
     Job::Options options;
     options.lane = {{16, 8}, 1u << 17, 64};
@@ -106,7 +106,8 @@ TEST(EngineEnds, ThatOfAPeerTakesNoLongerThanWhatWaitsForIt) {
     EXPECT_EQ(told.failed(), waiting);
     return std::chrono::duration_cast<std::chrono::nanoseconds>(took).count();
   };
-  // 16 times as many; in a square of that, 256 times as long. Whatever else runs here may take one.
+  // 16 times as many; a quadratic time would be 256 times as long. Other load on the machine may
+  // spoil a try.
   double ratio = 0;
   for (int tries = 0; tries == 0 || (ratio >= 128 && tries < 5); ++tries) {
     const auto few = ns_of(1 << 12), many = ns_of(1 << 16);

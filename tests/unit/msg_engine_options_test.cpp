@@ -1,5 +1,5 @@
-// What the program, or its user, chooses: which messages are copied, and who moves the others. And
-// why posts were refused.
+// Choices of the program, or its user: which messages are copied, and which side moves the others.
+// And why posts were refused.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class Pair {
  public:
   explicit Pair(Job::Options options) : job_(std::move(options)) { job_.connect_all(); }
 
-  /// @return what the send answers
+  /// @return the answer of the send
   Post send_one(std::span<const Buffer> pieces) {
     std::vector<std::byte> wanted;
     for (const Buffer& piece : pieces) {
@@ -58,7 +58,7 @@ class Pair {
   CompletionQueue heard_ = CompletionQueue::create(job_.at(1).domain).value();
 };
 
-TEST(EngineOptions, LongerMessagesThanToldAreNotCopied) {
+TEST(EngineOptions, LongerMessagesThanTheLimitAreNotCopied) {
   for (const std::uint32_t most : {0u, 40u, 100u}) {
     SCOPED_TRACE(most);
     Job::Options options;
@@ -98,7 +98,7 @@ TEST(EngineOptions, AnAccumulateHasItsMost) {
   EXPECT_EQ(sums[kAccumulateMax], 1.0);
 }
 
-// The list of where they lie is longer than what may be copied.
+// The list of the pieces' places is longer than the largest message that may be copied.
 TEST(EngineOptions, ManyPiecesAreReadAllTheSame) {
   Job::Options options;
   options.eager_bytes_max = 0;
@@ -122,7 +122,7 @@ TEST(EngineOptions, AnAccumulateIsNoMessage) {
   EXPECT_EQ(sums, std::vector<double>(20, 1.5));
 }
 
-TEST(EngineOptions, WhoMovesALongMessageCanBeChosen) {
+TEST(EngineOptions, TheMoverOfALongMessageCanBeChosen) {
   using Rendezvous = Engine::Rendezvous;
   struct Case {
     bool is_progress_manual;
@@ -144,7 +144,7 @@ TEST(EngineOptions, WhoMovesALongMessageCanBeChosen) {
   }
 }
 
-TEST(EngineOptions, APutThatTellsIsCopiedAsAMessageIs) {
+TEST(EngineOptions, APutWithASignalIsCopiedAsAMessage) {
   Job::Options options;
   options.eager_bytes_max = 64;
   Pair pair(options);
@@ -164,7 +164,7 @@ TEST(EngineOptions, APutThatTellsIsCopiedAsAMessageIs) {
   }
 }
 
-TEST(EngineOptions, APacketHoldsWhatARecordDoes) {
+TEST(EngineOptions, APacketHoldsAsMuchAsARecord) {
   Job::Options options;
   options.eager_bytes_max = 0;
   Pair pair(options);
@@ -184,8 +184,9 @@ TEST(EngineOptions, APacketHoldsWhatARecordDoes) {
   EXPECT_EQ(into, from);
 }
 
-/// As many wait for an answer as may: those that ask, and have no operation of the poster's.
-TEST(EngineRetryCounts, WhoHasNoPlaceToWaitInIsRefusedForThat) {
+/// As many operations wait for an answer as may: those that ask, and have no operation of the
+/// poster's.
+TEST(EngineRetryCounts, APostWithoutAPlaceToWaitIsCountedSo) {
   Job::Options options;
   options.network.limits.is_progress_manual = true;
   options.network.limits.immediates_max = 0;

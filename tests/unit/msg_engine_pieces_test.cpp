@@ -142,7 +142,7 @@ TEST_F(PiecesTest, TheListIsTheCallersAgainAlsoOfOneThatWaits) {
   }
 }
 
-TEST_F(PiecesTest, WhatLiesInARegionIsFetchedFromThere) {
+TEST_F(PiecesTest, APieceInARegionIsFetchedFromThere) {
   Cut cut({700, 0, 900, 11}, 9);
   const Region region = job_.at(0).add_region(cut.memory.data(), cut.memory.size());
   PostOptions options = telling(sent_);
@@ -157,7 +157,7 @@ TEST_F(PiecesTest, WhatLiesInARegionIsFetchedFromThere) {
   expect_refused(post_am(vci(0), 1, 1, 7, cut.buffers, options));
 }
 
-TEST_F(PiecesTest, AReceiveThatIsTooShortSaysHowLongAllAre) {
+TEST_F(PiecesTest, ATooShortReceiveReportsTheLengthOfAll) {
   for (const auto& lengths : {std::vector<std::uint64_t>{30, 30}, {kEager, 30}}) {
     const Cut cut(lengths, 4);
     std::vector<std::byte> into(cut.whole.size() - 1);
@@ -170,7 +170,7 @@ TEST_F(PiecesTest, AReceiveThatIsTooShortSaysHowLongAllAre) {
   }
 }
 
-TEST_F(PiecesTest, WhatMakesNoSenseIsRefused) {
+TEST_F(PiecesTest, MalformedPiecesAreRefused) {
   const std::byte byte{};
   const std::vector<Buffer> many(kBuffersMax + 1, Buffer{&byte, 1});
   const Buffer none[] = {{&byte, 1}, {nullptr, 1}};
@@ -204,7 +204,7 @@ TEST(PiecesLimits, AnOfferOfNoSenseEndsTheLink) {
       }
 }
 
-/// Of which the places are never looked at.
+/// The receiver never reads the places of empty pieces.
 TEST(PiecesLimits, EmptyPiecesOfAPeerAreRead) {
   const std::vector<std::byte> from = random_bytes(64, 3);
   for (const std::uint64_t bytes : {64u, 0u}) {

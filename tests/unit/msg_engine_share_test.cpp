@@ -1,4 +1,5 @@
-// What operations and lanes of one engine share: memory that can be registered, a thread's turns.
+// Resources that operations and lanes of one engine share: memory that can be registered, a
+// thread's turns.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +17,8 @@
 namespace larklane::msg {
 namespace {
 
-/// How many pieces of memory a network registers yet, and what others do before it answers.
+/// How many pieces of memory a network still registers, and the steps of other threads before it
+/// answers.
 struct Scarcity {
   std::uint64_t left;
   std::function<void()> meanwhile{};
@@ -133,8 +135,8 @@ TEST(EngineLimits, APieceThatCannotBeRegisteredGivesTheOthersBack) {
   EXPECT_FALSE(job.at(0).engine->has_registered());
 }
 
-/// As two threads' posts may meet: neither is told that it would never fit.
-TEST(EngineLimits, WhatOthersRegisterMeanwhileIsWaitedFor) {
+/// As two threads' posts may meet: neither gets the error that its memory would never fit.
+TEST(EngineLimits, RegistrationsOfOtherThreadsAreWaitedFor) {
   for (const bool ends : {false, true}) {
     Scarcity scarcity{kEnough};
     Job job(with(scarcity));
@@ -165,7 +167,7 @@ TEST(EngineLimits, WhatOthersRegisterMeanwhileIsWaitedFor) {
   }
 }
 
-TEST(EngineLanes, OneThatNobodyServesHasAsManyTurnsAsABusyOne) {
+TEST(EngineLanes, AnUnservedLaneHasAsManyTurnsAsABusyOne) {
   Job::Options options;
   options.lanes.count_max = 2;
   Job job(options);
@@ -188,7 +190,7 @@ TEST(EngineLanes, OneThatNobodyServesHasAsManyTurnsAsABusyOne) {
     job.wire.settle();
     (void)receiver.vci->progress();
   }
-  // 16 * 256 turns, at most, before the other lane is looked at.
+  // 16 * 256 turns, at most, before the other lane is polled.
   EXPECT_GT(heard[0].completed(), 20'000u);
   EXPECT_GT(heard[1].completed(), heard[0].completed() / 2);
   EXPECT_LT(heard[1].completed(), heard[0].completed() * 2);
@@ -221,7 +223,7 @@ struct OneProcess {
   Vci own{*process.engine->take_lane(Engine::Use::own_thread).value()};
 };
 
-TEST(EngineLanes, OneOfASingleThreadIsNobodyElses) {
+TEST(EngineLanes, ASingleThreadsLaneIsNoOtherThreads) {
   Job job(of_lanes(2, 2));
   Engine& engine = *job.at(0).engine;
   using Use = Engine::Use;
@@ -243,7 +245,7 @@ TEST(EngineLanes, OneOfASingleThreadIsNobodyElses) {
   EXPECT_EQ(&shared.inside(), lane);
 }
 
-TEST(EngineLanes, WhereAllAreSingleThreadsNobodyGetsOne) {
+TEST(EngineLanes, WithSingleThreadLanesAloneNoOtherThreadGetsOne) {
   Job job(of_lanes(2, 1));
   JobProcess& process = job.at(0);
   process.vci.reset();
@@ -254,7 +256,7 @@ TEST(EngineLanes, WhereAllAreSingleThreadsNobodyGetsOne) {
   process.vci.emplace(*process.engine->take_lane().value());
 }
 
-// What comes on it waits for its thread, whoever else makes progress.
+// A message on it waits for its thread, even if other threads make progress.
 TEST(EngineLanes, OneOfASingleThreadMovesWhenThatThreadMakesProgress) {
   OneProcess one;
   ASSERT_EQ(*one.hello(), Post::done);
@@ -269,7 +271,7 @@ TEST(EngineLanes, OneOfASingleThreadMovesWhenThatThreadMakesProgress) {
   one.job.settle();
   EXPECT_TRUE(one.has_heard());
 
-  // A handler that has something to do, of a receive of what was there already.
+  // A handler with work to do, of a receive that finds its message there already.
   int calls = 0;
   const auto count = [](const Completion&, void* state) { ++*static_cast<int*>(state); };
   auto handler = std::move(Handler::create(one.process.domain, count, &calls)).value();
@@ -309,7 +311,7 @@ TEST(EngineLanesDeathTest, AnotherThreadOnALaneOfASingleThreadEndsADebugBuild) {
 }
 #endif
 
-/// Two processes, of which the first sends to the second what is looked at.
+/// Two processes; the first sends messages to the second. The tests are of the second one's pauses.
 class EngineTurns : public testing::Test {
  protected:
   using Pause = net::Receiver::Pause;
@@ -323,7 +325,7 @@ class EngineTurns : public testing::Test {
     ++sent_;
     job_.step();
   }
-  /// How long after a look that has found something who waits looks away, ns; 0: as always.
+  /// How long a waiting thread backs off after a poll that has found something, ns; 0: as always.
   std::uint64_t lets() {
     const std::uint64_t until = lane().why_away().until_ns;
     return until == 0 ? 0 : until - lane().packets().looked_at_ns();
@@ -333,14 +335,14 @@ class EngineTurns : public testing::Test {
     for (; messages != 0; --messages) send();
     return lets();
   }
-  /// As hear(), where one look finds all.
+  /// As hear(), where one poll finds all.
   std::uint64_t hear_at_once(int messages) {
     for (int i = 0; i < messages; ++i)
       EXPECT_EQ(*post_send(*job_.at(0).vci, 1, sent_++, "a", 1), Post::done);
     job_.step();
     return lets();
   }
-  /// Sends what waits for an answer.
+  /// Sends a message that waits for an answer.
   void ask() {
     asked_.resize(1 << 20);
     EXPECT_EQ(*post_send(*job_.at(1).vci, 0, 0, asked_.data(), asked_.size()), Post::posted);
@@ -365,8 +367,8 @@ class EngineTurns : public testing::Test {
   std::uint32_t sent_ = 0;
 };
 
-/// Who waits looks away after little has come, once; others that serve the lane don't.
-TEST_F(EngineTurns, OneThatComesAfterLittleLooksAwayFirst) {
+/// A waiting thread backs off once after little has come; other threads that serve the lane do not.
+TEST_F(EngineTurns, AWaitAfterFewArrivalsBacksOffFirst) {
   EXPECT_EQ(pause(), Pause::little_came);
   wait();
   EXPECT_EQ(pause(), Pause::none);
@@ -379,7 +381,7 @@ class EngineTurnsOfSystemCalls : public EngineTurns {
   EngineTurnsOfSystemCalls() : EngineTurns(true) {}
 };
 
-TEST_F(EngineTurnsOfSystemCalls, EachLooksAwayFirst) {
+TEST_F(EngineTurnsOfSystemCalls, EachWaitBacksOffFirst) {
   for (int turn = 0; turn < 3; ++turn) {
     wait();
     EXPECT_EQ(pause(), Pause::poll_is_dear) << turn;
@@ -415,7 +417,7 @@ TEST_F(EngineTurnsOfSystemCalls, ARowEndsWhereTheLastOneDid) {
   EXPECT_EQ(hear(1), 0U) << "that was the last one";
 }
 
-TEST_F(EngineTurnsOfSystemCalls, WhatHasComeTogetherWasOneCall) {
+TEST_F(EngineTurnsOfSystemCalls, RecordsThatCameTogetherWereOneCall) {
   EXPECT_GT(hear(24), 0U);
   (void)hear_at_once(3);
   EXPECT_EQ(lane().packets().calls_ahead(), 4U) << "for ten records";
@@ -423,14 +425,14 @@ TEST_F(EngineTurnsOfSystemCalls, WhatHasComeTogetherWasOneCall) {
   EXPECT_EQ(hear_at_once(4), 0U) << "others wait for us";
 }
 
-TEST_F(EngineTurnsOfSystemCalls, APeerThatSendsOnIsLookedAwayFrom) {
+TEST_F(EngineTurnsOfSystemCalls, APeerThatSendsOnCausesABackoff) {
   const std::uint64_t most = hear(24);
   send();
   wait();
   EXPECT_GE(now_ns(), lane().packets().looked_at_ns() + most);
 }
 
-TEST_F(EngineTurnsOfSystemCalls, WhoHasComputedMeanwhileLooksAtOnce) {
+TEST_F(EngineTurnsOfSystemCalls, AThreadThatHasComputedPollsAtOnce) {
   const std::uint64_t most = hear(24);
   send();
   while (now_ns() <= lane().packets().looked_at_ns() + most) {
@@ -446,7 +448,7 @@ TEST_F(EngineTurnsOfSystemCalls, AnswersToOurOwnAreNotLetWait) {
   EXPECT_EQ(hear(1), most / 3);
 }
 
-TEST(EngineLanes, WhoHearsFromOneAfterTheOtherLooksAwayAsAlways) {
+TEST(EngineLanes, AThreadThatReceivesFromOneAfterAnotherBacksOffAsAlways) {
   Job::Options options = of_lanes(3, 1);
   options.network.limits.first_word_last_bytes_max = UINT64_MAX;
   options.network.limits.is_post_system_call = true;

@@ -29,7 +29,7 @@ class EngineTest : public JobTest {
   }
 };
 
-TEST_F(EngineTest, AMessageMeetsItsReceiveWhicheverComesFirst) {
+TEST_F(EngineTest, AMessageMatchesItsReceiveInEitherOrder) {
   for (const bool is_expected : {true, false})
     for (const int to : {0, 1})
       for (const std::uint64_t bytes : kLengths) {
@@ -59,7 +59,7 @@ TEST_F(EngineTest, AMessageMeetsItsReceiveWhicheverComesFirst) {
       }
 }
 
-TEST_F(EngineTest, WhatIsOverAtOnceIsDoneAndTellsNobody) {
+TEST_F(EngineTest, AnOperationOverAtOnceIsDoneWithoutACompletion) {
   CompletionQueue sent = queue(0), received = queue(1);
   const auto from = random_bytes(20, 3);
   expect_is(post_send(vci(0), 1, 1, from.data(), 20, telling(sent, false)), Post::done);
@@ -77,7 +77,7 @@ TEST_F(EngineTest, WhatIsOverAtOnceIsDoneAndTellsNobody) {
   EXPECT_TRUE(received.free().ok());
 }
 
-TEST_F(EngineTest, AReceiveThatIsTooShortSaysHowLongTheMessageIs) {
+TEST_F(EngineTest, ATooShortReceiveReportsTheMessagesLength) {
   for (const std::uint64_t bytes : {kEager, kEager + 1}) {
     CompletionQueue sent = queue(0), received = queue(1);
     const auto from = random_bytes(bytes, 3);
@@ -108,7 +108,7 @@ TEST_F(EngineTest, AnActiveMessageBringsItsBytesAndFindsItsObject) {
   }
 }
 
-TEST_F(EngineTest, AnObjectThatIsGoneHearsNothing) {
+TEST_F(EngineTest, AFreedObjectGetsNoCompletion) {
   CompletionQueue sent = queue(0);
   RemoteCompletion number = 0;
   {
@@ -163,7 +163,7 @@ TEST_F(EngineTest, PutsAndGetsMoveBytesAndSignal) {
             Status(Errc::kInvalidArgument));
 }
 
-TEST_F(EngineTest, AtomicsAnswerWithWhatWasThere) {
+TEST_F(EngineTest, AtomicsReturnTheOldValue) {
   alignas(8) std::uint64_t words[4] = {5, 6, 7, 8};
   double sums[3] = {1, 2, 3};
   const Region region = job_.at(1).add_region(words, sizeof words);
@@ -210,7 +210,7 @@ TEST_F(EngineTest, MemoryIsNotWrittenWithoutAWordWhenItIsOver) {
   EXPECT_EQ(words[0], 6u);
 }
 
-TEST_F(EngineTest, WhatIsAssignedAnewFreesWhatItHad) {
+TEST_F(EngineTest, AssignmentFreesTheOldObject) {
   alignas(8) std::uint64_t words[2] = {5, 6};
   Region region = job_.at(1).add_region(words, 8);
   const RemoteRegion old = region.remote();
@@ -285,7 +285,7 @@ TEST_F(EngineTest, RetryMeansThatNothingHasHappened) {
   PostOptions queued = telling(sent);
   queued.queues = true;
   expect_posted(post_send(vci(0), 1, 3, from.data(), from.size(), queued));
-  // Behind the one that waits, though short ones might have room.
+  // Behind the waiting post, though short ones might have room.
   expect_is(post_send(vci(0), 1, 2, from.data(), 0, telling(sent, false)), Post::retry);
   EXPECT_GE(vci(0).inside().counts().behind, 1u);
   std::vector<std::byte> into(from.size());
@@ -301,7 +301,7 @@ TEST_F(EngineTest, RetryMeansThatNothingHasHappened) {
   EXPECT_FALSE(received.pop());
 }
 
-TEST(EngineLimits, WhatIsNotConnectedYetIsRetriedOrQueued) {
+TEST(EngineLimits, APostBeforeTheConnectionIsRetriedOrQueued) {
   Job job{{}};
   auto received = std::move(CompletionQueue::create(job.at(1).domain).value());
   auto sent = std::move(CompletionQueue::create(job.at(0).domain).value());
@@ -401,7 +401,7 @@ TEST(EngineLimits, AReceiveForTheOneAtTheHeadNeedsNoMemory) {
 }
 
 /// Records that no engine writes.
-TEST(EngineLimits, WhatAPeerMakesUpEndsItsLinkOrNothing) {
+TEST(EngineLimits, MadeUpRecordsEndTheirLinkOrNothing) {
   for (const std::uint64_t seed : seeds(1, 300)) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
     loop::Random random(seed);
@@ -416,7 +416,8 @@ TEST(EngineLimits, WhatAPeerMakesUpEndsItsLinkOrNothing) {
       const auto kind = static_cast<RecordKind>(random.below(kRecordKinds + 2));
       const std::uint32_t rest[] = {number, number + 1, 0, static_cast<std::uint32_t>(seed % 64),
                                     (1u << 24) - 1};
-      // No address of an offer: a peer may say where its own memory is, and the network looks.
+      // No address of an offer: a peer may state the place of its own memory, and the network
+      // checks it.
       const bool is_offer = kind == RecordKind::send_offer || kind == RecordKind::am_offer;
       const auto bytes = random_bytes(random.below(is_offer ? 16 : 60), seed + 7);
       const PacketHeader header{
@@ -434,7 +435,7 @@ TEST(EngineLimits, WhatAPeerMakesUpEndsItsLinkOrNothing) {
   }
 }
 
-TEST(EngineLimits, AnAnswerThatNobodyWaitsForEndsTheLink) {
+TEST(EngineLimits, AnUnawaitedAnswerEndsTheLink) {
   Job job{{}};
   job.connect_all();
   PacketLink& link = *job.at(0).links.back();
@@ -443,7 +444,7 @@ TEST(EngineLimits, AnAnswerThatNobodyWaitsForEndsTheLink) {
   EXPECT_EQ(job.at(1).links.front()->failure(), Status(Errc::kProtocol));
 }
 
-TEST(EngineLimits, AnAnswerIsBelievedFromWhomItIsAwaited) {
+TEST(EngineLimits, AnAnswerCountsFromTheAwaitedPeerOnly) {
   Job::Options options;
   options.size = 3;
   Job job(options);
@@ -467,7 +468,7 @@ TEST(EngineLimits, AnAnswerIsBelievedFromWhomItIsAwaited) {
   EXPECT_TRUE(sent.pop());
 }
 
-TEST(EngineLimits, WhatWasFetchedIsThereThoughItsSenderCanNotBeTold) {
+TEST(EngineLimits, AFetchedMessageIsThereThoughItsSenderCanNotBeNotified) {
   Job job{{}};
   job.connect_all();
   Vci &zero = *job.at(0).vci, &one = *job.at(1).vci;
@@ -497,7 +498,7 @@ TEST(EngineLimits, WhatWasFetchedIsThereThoughItsSenderCanNotBeTold) {
   for (auto& link : job.at(0).links) link->end(Errc::kPeerDown);
 }
 
-TEST(EngineLimits, ADeadPeerEndsWhatWaitsForIt) {
+TEST(EngineLimits, ADeadPeerEndsItsPendingOperations) {
   Job job{{}};
   job.connect_all();
   auto told = std::move(CompletionQueue::create(job.at(0).domain).value());
@@ -528,7 +529,7 @@ TEST(EngineLimits, ADeadPeerEndsWhatWaitsForIt) {
 }
 
 // Sends and active messages, of one buffer and of two.
-TEST_F(EngineTest, WhatMoreFollowsTravelsTogether) {
+TEST_F(EngineTest, PostsWithTheMoreFlagTravelTogether) {
   CompletionQueue received = queue(1), heard = queue(1);
   const RemoteCompletion there = heard.register_remote().value();
   const auto from = random_bytes(40, 5);

@@ -84,7 +84,7 @@ TEST_F(UserPacketTest, IsAMessageLikeAnother) {
     }
 }
 
-TEST_F(UserPacketTest, WhatIsNotPostedIsGivenBack) {
+TEST_F(UserPacketTest, AnUnpostedPacketIsGivenBack) {
   {
     UserPacket taken = take_packet(vci(0)), other = take_packet(vci(0));
     EXPECT_NE(taken.start(), other.start());
@@ -112,7 +112,7 @@ TEST_F(UserPacketTest, OnRetryItIsStillTheUsers) {
   EXPECT_EQ(std::memcmp(taken.start(), from.data(), from.size()), 0);
   EXPECT_EQ(*post_send(vci(0), 1, 7, taken, from.size(), telling(sent_)), Post::retry);
   ASSERT_TRUE(taken);
-  // One that waits is the library's.
+  // The packet of a waiting post is the library's.
   EXPECT_EQ(*post_send(vci(0), 1, 7, taken, from.size(), telling(sent_, true)), Post::posted);
   EXPECT_FALSE(taken);
   for (int i = 0; i < posted + 1; ++i) expect_receives(from);
@@ -120,7 +120,7 @@ TEST_F(UserPacketTest, OnRetryItIsStillTheUsers) {
   EXPECT_EQ(free_packets(), kPackets);
 }
 
-/// A record of the receiver's takes a packet, too: nothing else would tell of the end.
+/// A record of the receiver's takes a packet, too: no other record would report the end.
 TEST_F(UserPacketTest, WhenAllAreOutLongMessagesStillEnd) {
   const auto from = random_bytes(5000, 1);
   std::vector<std::byte> into(from.size());
@@ -135,7 +135,7 @@ TEST_F(UserPacketTest, WhenAllAreOutLongMessagesStillEnd) {
   EXPECT_EQ(into, from);
 }
 
-/// Those that wait for one peer leave the way to others open.
+/// Posts that wait for one peer leave the way to others open.
 TEST(UserPackets, OfAPeerThatIsNotConnectedStopNoOther) {
   Job::Options options;
   options.size = 3;
@@ -160,7 +160,7 @@ TEST(UserPackets, OfAPeerThatIsNotConnectedStopNoOther) {
   EXPECT_EQ(into, from);
 }
 
-/// Of few packets, too, one is no program's.
+/// Even of few packets, one is no program's.
 TEST(UserPackets, OfALaneWithFewStopNoOther) {
   for (const std::uint32_t packets : {1u, 2u, 7u}) {
     Job::Options options;
@@ -183,7 +183,7 @@ TEST(UserPackets, OfALaneWithFewStopNoOther) {
   }
 }
 
-TEST_F(UserPacketTest, WhatMakesNoSenseIsRefusedAndLeavesIt) {
+TEST_F(UserPacketTest, AMalformedPostIsRefusedAndLeavesThePacket) {
   UserPacket none, elsewhere = take_packet(vci(1)), taken = packet(random_bytes(8, 1));
   expect_refused(post_send(vci(0), 1, 7, none, 0));
   expect_refused(post_am(vci(0), 1, 1, 7, none, 0));

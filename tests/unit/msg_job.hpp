@@ -1,6 +1,6 @@
 #pragma once
-// Message engines of several processes on a network inside one process; links are made when the
-// test says so.
+// Message engines of several processes on a network inside one process; the test decides when links
+// are made.
 
 #include <gtest/gtest.h>
 
@@ -79,7 +79,7 @@ struct Job {
     settle();
     for (auto& process : processes)
       for (auto& link : process->links) link->end(Errc::kPeerDown);
-    settle();  // what has waited for a peer that has ended its own ends
+    settle();  // operations that have waited for a peer that has ended its own end
     for (auto& process : processes)
       for (auto& link : process->links) EXPECT_TRUE(link->is_quiet());
     for (auto& process : processes) process->links.clear();
@@ -104,7 +104,7 @@ struct Job {
     process.links.push_back(std::move(link).value());
     return *process.links.back();
   }
-  /// What is wanted comes about.
+  /// Makes the wanted connections.
   void connect() {
     for (const auto& [one, two, number] : std::exchange(wanted, {})) {
       PacketLink &a = open(one, two, number), &b = open(two, one, number);

@@ -1,5 +1,5 @@
 #pragma once
-// What an engine's lane has for completions, and the way in which it uses it.
+// An engine's lane as completions need it, and the way in which it uses them.
 
 #include <cstdint>
 #include <utility>
@@ -40,7 +40,7 @@ struct Lane {
   std::unique_ptr<Ledger> ledger;
 };
 
-/// One that can be told from others. @param status  of a failed one
+/// A completion with a number of its own. @param status  of a failed one
 inline Completion numbered(std::uint64_t number, Status status = {}) {
   return {.status = status,
           .rank = static_cast<std::int32_t>(number % 97),

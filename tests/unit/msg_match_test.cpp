@@ -56,7 +56,7 @@ TEST(Match, SizesArePinned) {
   EXPECT_EQ(sizeof(MatchMessage), 144u);
 }
 
-TEST(Match, WhatCantWaitIsMatchedNowOrInNoEngine) {
+TEST(Match, AnEntryThatCantWaitMatchesNowOrNever) {
   for (const Kind kind : kKinds) {
     const auto engine = make(kind);
     Both nodes;
@@ -132,7 +132,7 @@ TEST(Match, NodesAreUsedAgain) {
   }
 }
 
-// What is told of itself by a rank out of range is wrong, but no message becomes a receive.
+// A rank out of range as a message's source is wrong, but no message becomes a receive.
 TEST(Match, ARankOutOfRangeIsNoOtherKind) {
   for (const Kind kind : kKinds) {
     Both nodes;
@@ -278,7 +278,7 @@ TEST(MatchOrdered, TheMessagesPolicyIsOfNoInterest) {
 
 // --- cancel ----------------------------------------------------------------------------------
 
-TEST(MatchCancel, OnceAndOnlyWhatWaits) {
+TEST(MatchCancel, OnlyWaitingEntriesAndOnce) {
   for (const Kind kind : kKinds) {
     Both nodes;
     const auto engine = make(kind);
@@ -298,7 +298,7 @@ TEST(MatchCancel, OnceAndOnlyWhatWaits) {
   }
 }
 
-// Whichever of five is cancelled, in a slot (tag 0) or in the chain (tag 2): the others match, and
+// Any one of five is cancelled, in a slot (tag 0) or in the chain (tag 2): the others match, and
 // the other keys stay.
 TEST(MatchCancel, TheOthersStayInOrder) {
   for (const Kind kind : kKinds)

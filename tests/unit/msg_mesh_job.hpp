@@ -41,7 +41,7 @@ inline bool comes(const std::function<bool()>& is_so, const std::function<void()
   return true;
 }
 
-/// What is warned of; what a test does not expect fails it.
+/// The warnings of a test; an unexpected one fails it.
 class WarningLog {
  public:
   WarningLog() {
@@ -74,7 +74,7 @@ class Table {
     cards_[rank].assign(card.begin(), card.end());
     changed_.notify_all();
   }
-  /// Nobody waits any more.
+  /// No process waits any more.
   void clear() {
     const std::scoped_lock lock(mutex_);
     is_over_ = true;

@@ -1,5 +1,5 @@
-// How the lanes of processes get connected, and what those do who speak wrongly, leave, or never
-// come.
+// How the lanes of processes get connected, and the effect of peers that send malformed records,
+// leave, or never come.
 
 #include <gtest/gtest.h>
 
@@ -40,14 +40,14 @@ class MeshTest : public testing::TestWithParam<bool> {
     network_.settle();
     for (auto& process : processes_) process->step();
   }
-  /// What `process` is told next.
+  /// The next status that `process` gets.
   Status next(MeshProcess& process) {
     std::optional<Completion> completion;
     if (!comes([&] { return (completion = process.told->pop()).has_value(); }, [&] { step(); }))
       ADD_FAILURE() << "nothing comes";
     return completion ? completion->status : Status(Errc::kSystem);
   }
-  /// Whether it was refused, or is told later.
+  /// Whether the post was refused, or its completion reports an error later.
   Status end_of(MeshProcess& process, Result<Post> post) {
     return post ? next(process) : post.error();
   }
@@ -144,11 +144,11 @@ TEST_P(MeshTest, BothWantTheSameLinksAtTheSameTime) {
   }
 }
 
-TEST_P(MeshTest, WhoHasGoneStaysGone) {
+TEST_P(MeshTest, DepartedPeerStaysGone) {
   MeshProcess &zero = add(0, 2), &one = add(1, 2);
   expect_exchange(zero, one, 0, 1);
   one.close();
-  EXPECT_EQ(one.down.count(), 1);  // it has heard the farewell
+  EXPECT_EQ(one.down.count(), 1);  // it has received the farewell
   EXPECT_EQ(zero.down.count(), 1);
   EXPECT_EQ(end_of(zero, zero.send(1, 1, 2)).code(), Errc::kPeerDown);  // over another lane
   std::uint64_t into = 0;
@@ -156,7 +156,7 @@ TEST_P(MeshTest, WhoHasGoneStaysGone) {
   EXPECT_EQ(next(zero).code(), Errc::kPeerDown);
 }
 
-TEST_P(MeshTest, WhoEndsWithoutAWordLeavesNothingWaiting) {
+TEST_P(MeshTest, PeerThatEndsSilentlyFailsPendingSends) {
   MeshProcess& zero = add(0, 2);
   {
     Speaker one(std::string(card_of(0).local) + "-one");
@@ -197,7 +197,7 @@ TEST_P(MeshTest, CardsOfOtherVersionsAndOfNoSenseAreRefused) {
   EXPECT_EQ(warnings_.take("runs another version"), 2u);
 }
 
-TEST_P(MeshTest, AStrangerEndsNobodysLinks) {
+TEST_P(MeshTest, StrangerEndsNoLinks) {
   MeshProcess &zero = add(0, 3), &one = add(1, 3);
   expect_exchange(zero, one, 0, 1);
   const std::string address = card_of(0).local;
@@ -219,7 +219,7 @@ TEST_P(MeshTest, AStrangerEndsNobodysLinks) {
   EXPECT_EQ(warnings_.take("rank 2 can't be reached"), 1u);
 }
 
-TEST_P(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
+TEST_P(MeshTest, LeavingProcessOpensNoLink) {
   MeshProcess &zero = add(0, 3), &two = add(2, 3);
   expect_exchange(zero, two, 0, 2);
   std::uint64_t into = 0;
@@ -227,13 +227,13 @@ TEST_P(MeshTest, WhoLeavesOpensNoLinkThatNobodyWillEnd) {
   ASSERT_TRUE(comes([&] { return table_.waiting() == 1; }));
   std::thread leaving([&] { zero.close(); });
   EXPECT_TRUE(comes([&] { return two.down.count() != 0; }));
-  MeshProcess& one = add(1, 3);  // whose card zero still waits for
+  MeshProcess& one = add(1, 3);  // rank 0 still waits for its card
   leaving.join();
   EXPECT_EQ(one.ready.count(), 0);
   EXPECT_EQ(zero.unreachable.count(), 1);
 }
 
-TEST_P(MeshTest, WhatWaitsForALinkEndsWhenItsOwnerLeaves) {
+TEST_P(MeshTest, LeavingProcessEndsPostsThatWaitForALink) {
   MeshProcess &zero = add(0, 4), &three = add(3, 4);
   expect_exchange(zero, three, 0, 3);
   const auto bytes = random_bytes(5000, 1);
@@ -251,7 +251,7 @@ TEST_P(MeshTest, WhatWaitsForALinkEndsWhenItsOwnerLeaves) {
   }
 }
 
-TEST_P(MeshTest, WhoIsReadyAndOffersNothingLeavesNothingWaiting) {
+TEST_P(MeshTest, PeerThatIsReadyWithoutAnOfferFailsPendingSends) {
   MeshProcess& zero = add(0, 2);
   Speaker one(std::string(card_of(0).local) + "-one");
   one.call(card_of(0).local);
@@ -282,8 +282,8 @@ TEST_P(MeshTest, ALinkThatWasGivenUpStaysSo) {
   EXPECT_EQ(warnings_.take("rank 1 can't be reached"), 1u);
 }
 
-/// Records that no mesh writes: nobody but who sends them loses anything.
-TEST_P(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
+/// Records that no mesh writes: only their sender loses anything.
+TEST_P(MeshTest, MadeUpRecordsEndNoOtherPeersLinks) {
   for_seeds(200, [&](std::uint64_t seed) {
     MeshProcess &zero = add(0, 3), &one = add(1, 3);
     expect_exchange(zero, one, 0, 1);
@@ -304,8 +304,8 @@ TEST_P(MeshTest, WhatAPeerMakesUpEndsNobodyElsesLinks) {
 
 class GreetedMeshTest : public MeshTest {};
 
-/// Whichever of the two goes first: nothing waits for the link on either side.
-TEST_P(GreetedMeshTest, AGreetingThatFailsIsHeardOnBothSides) {
+/// Any of the two may go first: nothing waits for the link on either side.
+TEST_P(GreetedMeshTest, FailedGreetingEndsTheLinkOnBothSides) {
   for (const fault::What what : {fault::What::fail, fault::What::kill, fault::What::refuse}) {
     const fault::Plan plan{
         .faults = {

@@ -1,3 +1,5 @@
+// The queue of nodes: every interleaving of a pop that stops midway.
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,8 +12,8 @@
 namespace larklane::msg {
 namespace {
 
-/// Runs `intruder` once, before the atomic operation whose turn it is: as if the thread had been
-/// stopped there, and others had run.
+/// Runs `intruder` once, before the atomic operation with that number: as if the scheduler had
+/// stopped the thread there, and other threads had run.
 struct Stop {
   int operations_before = -1;
   std::function<void()> intruder;
@@ -75,8 +77,8 @@ TEST(MsgNodeQueue, ANodeMayBePushedAgainAsSoonAsItWasPopped) {
   }
 }
 
-/// A pop that is stopped before its n-th operation while others push and pop, for each n.
-/// @return  what all have popped, the stopped one's first (unless null)
+/// A pop that is stopped before its n-th operation while others push and pop, for each n. @return
+/// the nodes that all have popped, the stopped one's first (unless null)
 std::vector<Node*> popped_around_a_stop(int operations_before, std::vector<Node>& nodes,
                                         bool has_ready, bool& was_stopped) {
   StoppingQueue queue;
@@ -84,7 +86,7 @@ std::vector<Node*> popped_around_a_stop(int operations_before, std::vector<Node>
   queue.push(nodes[0]);
   queue.push(nodes[1]);
   std::vector<Node*> popped;
-  if (has_ready) {  // nodes[1] is what the last pop has left
+  if (has_ready) {  // the last pop has left nodes[1]
     popped.push_back(queue.pop());
   }
   std::vector<Node*> by_others;
@@ -104,7 +106,7 @@ std::vector<Node*> popped_around_a_stop(int operations_before, std::vector<Node>
   return popped;
 }
 
-TEST(MsgNodeQueue, APopThatIsStoppedHoldsUpNobodyAndLosesNothing) {
+TEST(MsgNodeQueue, AStoppedPopHoldsUpNoThreadAndLosesNothing) {
   for (const bool has_ready : {false, true}) {
     bool was_stopped = true;
     int stops = 0;

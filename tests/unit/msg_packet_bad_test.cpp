@@ -1,4 +1,4 @@
-// A peer that writes what it likes into a ring.
+// A peer that writes arbitrary bytes into a ring.
 
 #include <gtest/gtest.h>
 
@@ -121,8 +121,8 @@ TEST(BadRecords, AGoodOneIsDelivered) {
   EXPECT_TRUE(peer.end.failures.empty());
 }
 
-// What is being read is not the peer's yet.
-TEST(BadRecords, AnAnswerDoesNotFreeWhatItAnswers) {
+// An answer posted from the callback does not free the record that the callback reads.
+TEST(BadRecords, AnAnswerDoesNotFreeItsRecord) {
   BadPeer peer;
   peer.end.react = [&](const PacketHeader&, std::span<const std::byte>) {
     EXPECT_EQ(peer.end.link->post({}, {}).value(), net::Post::done);
@@ -212,7 +212,7 @@ TEST(BadRecords, ACellOutsideOfTheRing) {
   peer.expect_protocol_error(0);
 }
 
-TEST(BadRecords, ACellThatHasBeenHeardOf) {
+TEST(BadRecords, ACellThatHasBeenRead) {
   BadPeer peer;
   peer.write(peer.head(peer.first() + 3, 8), 3);
   EXPECT_TRUE(peer.end.failures.empty());
@@ -220,7 +220,7 @@ TEST(BadRecords, ACellThatHasBeenHeardOf) {
   peer.expect_protocol_error(0);
 }
 
-TEST(BadRecords, OneThatSaysItIsFollowedAndIsNot) {
+TEST(BadRecords, ARecordThatAnnouncesAMissingFollower) {
   BadPeer peer;
   RecordHead lying = peer.head(peer.first(), 8);
   lying.freed_and_bytes |= RecordHead::kIsFollowed;
@@ -229,7 +229,7 @@ TEST(BadRecords, OneThatSaysItIsFollowedAndIsNot) {
 }
 
 // A peer that writes on and on behind the reader would keep the lane.
-TEST(BadRecords, ThoseThatFollowEachOtherForMoreThanALap) {
+TEST(BadRecords, RecordsThatFollowEachOtherForMoreThanALap) {
   BadPeer peer;
   std::uint64_t heard = 0;
   std::byte* ring = nullptr;
@@ -249,7 +249,7 @@ TEST(BadRecords, ThoseThatFollowEachOtherForMoreThanALap) {
   EXPECT_EQ(peer.end.failures, std::vector<Status>{Errc::kProtocol});
 }
 
-// Told when the head comes there: it finds the inside of a record that it has passed.
+// Reported when the head comes there: it finds the inside of a record that it has passed.
 TEST(BadRecords, ACellInsideOfARecord) {
   BadPeer peer;
   peer.write({}, 0, 2);
@@ -263,7 +263,7 @@ TEST(BadRecords, ACellInsideOfARecord) {
   peer.expect_protocol_error(5);
 }
 
-TEST(BadRecords, CreditForWhatWasNeverPosted) {
+TEST(BadRecords, CreditForCellsThatWereNeverPosted) {
   BadPeer peer;
   RecordHead head = peer.head(peer.first(), 8);
   head.freed_and_bytes += std::uint64_t{1} << RecordHead::kBytesBits;
@@ -304,8 +304,8 @@ TEST(BadRecords, CreditWordsThatMakeNoSense) {
   EXPECT_TRUE(peer.end.failures.empty());
 }
 
-// Good and bad ones, cut and changed at random: what is delivered is what a reader of the same
-// bytes would have delivered, and nothing is read or written outside.
+// Good and bad records, cut and changed at random. The receiver delivers exactly the records that a
+// reader of the same bytes would, and reads or writes nothing outside.
 TEST(BadRecords, AnyBytes) {
   for (const std::uint64_t seed : seeds(1, 300)) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));

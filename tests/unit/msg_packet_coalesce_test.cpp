@@ -1,5 +1,5 @@
-// Records that travel together, because their poster has said that more follow: when they go out,
-// in which order, and what it costs.
+// Coalesced records: the poster has announced that more follow. The tests check the time and order
+// in which they go out, and the cost.
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ struct Coalescing : testing::Test {
       expect_intact(pair.b.received[i].header, pair.b.received[i].payload);
     }
   }
-  /// What the receiver finds without the sender's doing anything more.
+  /// The records that the receiver finds without further calls of the sender.
   void receive() {
     for (int i = 0; i < 20; ++i) {
       pair.wire.settle();
@@ -60,13 +60,13 @@ TEST_F(Coalescing, SeveralRecordsAreOneWrite) {
   expect_received(10);
 }
 
-TEST_F(Coalescing, OneThatSaysNothingGoesAtOnce) {
+TEST_F(Coalescing, ARecordWithoutTheMoreFlagGoesAtOnce) {
   ASSERT_EQ(post(0, 8, false), net::Post::done);
   EXPECT_EQ(writes(), 1u);
   EXPECT_EQ(coalesced(), 0u);
 }
 
-TEST_F(Coalescing, ATurnOfTheLaneSendsWhatWaits) {
+TEST_F(Coalescing, ATurnOfTheLaneSendsWaitingRecords) {
   ASSERT_EQ(post(0, 8, true), net::Post::done);
   receive();
   expect_received(0);
@@ -86,7 +86,7 @@ TEST_F(Coalescing, NoneWaitsThatNoneCanJoin) {
   expect_received(17);
 }
 
-// The receiver never sees what the packet has held before.
+// The receiver never sees the earlier contents of the packet.
 TEST_F(Coalescing, BetweenRecordsThereIsNothing) {
   std::vector<Packet*> all;
   while (Packet* const packet = pair.sides[0].lane->take_packet()) {
@@ -122,7 +122,7 @@ TEST(CoalescingLong, PacketsOfThirtyTwoKibibytes) {
   for (std::uint32_t i = 0; i < 512; ++i) ASSERT_EQ(pair.b.received[i].header[0], i);
 }
 
-TEST_F(Coalescing, WhatDoesNotFitGoesWithTheNext) {
+TEST_F(Coalescing, ARecordThatDoesNotFitGoesWithTheNext) {
   // 5 cells each: three to a packet of 16.
   for (std::uint32_t i = 0; i < 7; ++i) ASSERT_EQ(post(i, 5 * 64 - 24, true), net::Post::done);
   EXPECT_EQ(writes(), 2u);
@@ -144,7 +144,7 @@ TEST_F(Coalescing, NoWriteGoesRoundTheEndOfTheRing) {
   expect_received(posted);
 }
 
-TEST_F(Coalescing, WhatIsAssembledInAPacketComesBehind) {
+TEST_F(Coalescing, ARecordAssembledInAPacketComesBehind) {
   ASSERT_EQ(post(0, 8, true), net::Post::done);
   Packet* const packet = pair.sides[0].lane->take_packet();
   ASSERT_NE(packet, nullptr);
@@ -155,7 +155,7 @@ TEST_F(Coalescing, WhatIsAssembledInAPacketComesBehind) {
   expect_received(2);
 }
 
-TEST_F(Coalescing, APostToAnotherPeerSendsWhatWaits) {
+TEST_F(Coalescing, APostToAnotherPeerSendsWaitingRecords) {
   PacketEnd c(pair.sides[0], 64), d(pair.sides[1], 64);
   c.connect(d);
   d.connect(c);
@@ -173,14 +173,14 @@ TEST_F(Coalescing, APostToAnotherPeerSendsWhatWaits) {
   pair.settle();
 }
 
-TEST_F(Coalescing, AnotherThreadsPostSendsWhatWaits) {
+TEST_F(Coalescing, AnotherThreadsPostSendsWaitingRecords) {
   ASSERT_EQ(post(0, 8, true), net::Post::done);
   std::thread([&] { ASSERT_EQ(post(1, 8, false), net::Post::done); }).join();
   receive();
   expect_received(2);
 }
 
-TEST_F(Coalescing, WithoutRoomWhatWaitsGoesOutAndThePostSaysRetry) {
+TEST_F(Coalescing, WithoutRoomWaitingRecordsGoOutAndThePostReturnsRetry) {
   std::uint32_t posted = 0;
   while (post(posted, 8, true) == net::Post::done) ASSERT_LE(++posted, 64u);
   EXPECT_EQ(posted, 64u);
@@ -199,7 +199,7 @@ TEST_F(Coalescing, NoneJoinsWithoutRoom) {
   expect_received(posted);
 }
 
-// What is cut arrives in any order, and is not looked at as one.
+// The chunks of a cut write arrive in any order, so a coalesced write stays below the cut.
 TEST(CoalescingLong, WritesAreNotCut) {
   loop::Fabric::Options network;
   network.limits.is_post_system_call = true;
@@ -214,7 +214,7 @@ TEST(CoalescingLong, WritesAreNotCut) {
   EXPECT_EQ(pair.b.received.size(), 100u);
 }
 
-TEST_F(Coalescing, WithoutAPacketThePostSaysRetry) {
+TEST_F(Coalescing, WithoutAPacketThePostReturnsRetry) {
   std::vector<Packet*> all;
   while (Packet* const packet = pair.sides[0].lane->take_packet()) all.push_back(packet);
   EXPECT_EQ(post(0, 8, true), net::Post::retry);
@@ -224,8 +224,8 @@ TEST_F(Coalescing, WithoutAPacketThePostSaysRetry) {
   expect_received(1);
 }
 
-// The second of three is not wanted yet: what has come with it stays, too, and in its order.
-TEST_F(Coalescing, WhatIsHeldHoldsWhatFollows) {
+// The second of three is not wanted yet: the records behind it stay, too, and in order.
+TEST_F(Coalescing, AHeldRecordHoldsLaterOnes) {
   bool is_wanted = false;
   struct Choosy final : PacketListener {
     explicit Choosy(bool& wanted) : is_wanted(wanted) {}
@@ -253,7 +253,7 @@ TEST_F(Coalescing, WhatIsHeldHoldsWhatFollows) {
   pair.settle();
 }
 
-TEST_F(Coalescing, WhatWaitsFailsWithTheLink) {
+TEST_F(Coalescing, WaitingRecordsFailWithTheLink) {
   ASSERT_EQ(post(0, 8, true), net::Post::done);
   ASSERT_EQ(writes(), 0u);
   pair.wire.kill_endpoint(1);

@@ -37,7 +37,7 @@ struct Received {
   std::vector<std::byte> payload;
 };
 
-/// One end of a pair, and what it has heard.
+/// One end of a pair, and the events that it has received.
 struct PacketEnd final : PacketListener {
   PacketEnd(PacketSide& of, std::uint32_t cells) : side(of) {
     auto opened = PacketLink::open(*side.lane, *this, cells);
@@ -73,7 +73,7 @@ struct PacketEnd final : PacketListener {
   std::function<void(const PacketHeader&, std::span<const std::byte>)> react;
 };
 
-/// The `number`-th record of somebody's: its bytes follow from number and length.
+/// The `number`-th record of a poster: its bytes follow from number and length.
 inline PacketHeader header_of(std::uint32_t number, std::uint32_t bytes, std::uint32_t who = 0) {
   return {number, bytes, who};
 }
@@ -121,14 +121,14 @@ struct PacketPair {
     for (const loop::Violation& violation : wire.take_violations())
       ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
   }
-  /// All that is under way, without the many empty turns of settle().
+  /// Moves all that has been posted, without the many empty turns of settle().
   void step() {
     for (int i = 0; i < 8; ++i) {
       wire.settle();
       for (PacketSide& side : sides) (void)side.vci->progress();
     }
   }
-  /// Until nothing is under way.
+  /// Until nothing travels.
   void settle() {
     for (int i = 0; i < 20; ++i) {
       wire.settle();

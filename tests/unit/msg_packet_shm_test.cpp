@@ -19,7 +19,7 @@ namespace {
 
 constexpr PacketLane::Options kLane{4, 4};
 constexpr std::uint32_t kCells = 16;
-/// What is left of a cell.
+/// The bytes of a cell behind its header.
 constexpr std::uint32_t kSmallBytesMax = 40;
 
 std::unique_ptr<net::Fabric> open_shm() {
@@ -90,8 +90,8 @@ TEST(ShmPackets, AFullRingTakesNoneAndLosesNone) {
   EXPECT_GE(posted, 200 * kCells / 2);
 }
 
-// Whoever makes a turn now and then does not wait for several: neither before the ring is watched
-// nor later.
+// A thread that makes a turn now and then does not wait for several turns, neither before the ring
+// is watched nor later.
 TEST(ShmPackets, EachTurnFindsTheRecordThatIsThere) {
   ShmPair pair;
   for (std::uint32_t i = 0; i < 4 * PacketLink::kHeardBeforeWatch; ++i) {
@@ -101,7 +101,7 @@ TEST(ShmPackets, EachTurnFindsTheRecordThatIsThere) {
   }
 }
 
-// A peer has left no room for immediates: what has a position goes out later, in its turn.
+// A peer has left no room for immediates: a record that has a position goes out later, in its turn.
 TEST(ShmPackets, ARecordThatFindsNoRoomGoesOutLater) {
   ShmPair pair;
   const auto greedy = open_shm();
@@ -141,8 +141,8 @@ void warm(ShmPair& pair) {
   }
 }
 
-// It hears so at once, in a ring that has room for a while.
-TEST(ShmPackets, WhoIsWatchedNeedsNoImmediate) {
+// The listener gets it at once, in a ring that has room for a while.
+TEST(ShmPackets, AWatchedRingNeedsNoImmediate) {
   ShmPair pair(16 * kCells);
   warm(pair);
   std::uint32_t number = PacketLink::kHeardBeforeWatch;
@@ -156,7 +156,8 @@ TEST(ShmPackets, WhoIsWatchedNeedsNoImmediate) {
   EXPECT_EQ(immediates_of(pair), PacketLink::kHeardBeforeWatch);
 }
 
-// It looks like the record that the cell will have a lap later, and nobody has written that yet.
+// The payload looks like the record that the cell will have a lap later, and that is not written
+// yet.
 TEST(ShmPackets, PayloadIsNeverTakenForARecord) {
   constexpr std::uint32_t kLongCells = 4;
   ShmPair pair;
@@ -208,7 +209,7 @@ TEST(ShmPackets, TheFirstOnesAreWatched) {
   pair.expect_heard(PacketLink::kHeardBeforeWatch + 1);
 }
 
-// What has no place at the peer any more: the post is done, the listener hears of it.
+// A record without a place at the peer any more: the post is done, the listener gets the error.
 TEST(ShmPackets, ARefusedRecordFailsTheLink) {
   ShmPair pair;
   pair.b.link.reset();

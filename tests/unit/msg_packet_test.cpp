@@ -1,4 +1,4 @@
-// Packets between two lanes: layout, credit, what a post answers, failures, offers.
+// Packets between two lanes: layout, credit, results of posts, failures, offers.
 
 #include <gtest/gtest.h>
 
@@ -61,7 +61,7 @@ TEST(Packets, EachSizeArrives) {
   EXPECT_EQ(pair.sides[0].lane->counts().strays, 0u);
 }
 
-TEST(Packets, WhatIsTooLongIsRefusedAndHarmsNothing) {
+TEST(Packets, ATooLongRecordIsRefusedAndHarmsNothing) {
   PacketPair pair;
   const std::vector<std::byte> payload(pair.a.link->payload_bytes_max() + 1);
   EXPECT_EQ(pair.a.link->post({}, payload).error(), Status(Errc::kInvalidArgument));
@@ -90,7 +90,7 @@ TEST(Packets, APayloadIsAssembledInThePacket) {
 }
 
 // The shorter side's lane limits both.
-TEST(Packets, TheLongestRecordIsWhatBothTake) {
+TEST(Packets, TheLongestRecordIsTheShorterSides) {
   loop::Fabric wire({});
   const auto other = wire.for_process();
   PacketSide one(wire, {4, 2}), two(*other, {4, 8});
@@ -101,7 +101,7 @@ TEST(Packets, TheLongestRecordIsWhatBothTake) {
   EXPECT_EQ(b.link->payload_bytes_max(), 2 * 64 - 24u);
 }
 
-// What the provider takes as small is copied by it, the rest it fetches from the packet.
+// The provider copies data that it takes as small; it fetches the rest from the packet.
 TEST(Packets, SmallRecordsAreSmallWrites) {
   loop::Fabric::Options network;
   network.limits.small_bytes_max = 32;
@@ -119,7 +119,7 @@ TEST(Packets, SmallRecordsAreSmallWrites) {
 }
 
 // A head before it would make two of one write: its header is in the immediate, if it fits there.
-TEST(Packets, WhatIsOneSmallWriteByItselfHasNoHead) {
+TEST(Packets, ARecordOfOneSmallWriteHasNoHead) {
   loop::Fabric::Options network;
   network.limits.small_bytes_max = 100;
   network.limits.has_wide_immediates = true;
@@ -170,14 +170,14 @@ TEST(Packets, HeadsAreSparedOnlyWhereBothSidesMeanTheSameLength) {
   }
 }
 
-TEST(Packets, AFullRingSaysRetryUntilCreditComes) {
+TEST(Packets, AFullRingReturnsRetryUntilCreditComes) {
   PacketPair pair({}, {64, 4});
   EXPECT_EQ(fill(pair, pair.a, 8), 16u);  // a cell each
   EXPECT_EQ(pair.sides[0].lane->counts().no_packet, 0u);
   pair.settle();
   expect_received(pair.b, 16);
-  // At half a ring a word came back, and for what became free while that was under way another one
-  // at most; nobody was woken for it.
+  // At half a ring a credit word came back, and at most another one for cells freed meanwhile; no
+  // thread was woken for it.
   const PacketCounts counts = pair.sides[1].lane->counts();
   EXPECT_GE(counts.credit_words, 1u);
   EXPECT_LE(counts.credit_words, 2u);
@@ -187,7 +187,7 @@ TEST(Packets, AFullRingSaysRetryUntilCreditComes) {
   expect_received(pair.b, 17);
 }
 
-// What goes back anyway says what is free: no word is written.
+// A record that goes back anyway carries the credit: no word is written.
 TEST(Packets, CreditTravelsWithRecords) {
   PacketPair pair;
   for (std::uint32_t i = 0; i < 200; ++i) {
@@ -238,7 +238,7 @@ TEST(Packets, ImmediatesOfRecordsThatWereSeenMayComeLate) {
   network.limits.immediates_max = kCells;
   network.turns_per_poll = 0;
   network.delayed_percent = 0;
-  network.choose = [](std::uint64_t bound) { return bound - 1; };  // what was added last
+  network.choose = [](std::uint64_t bound) { return bound - 1; };  // the last added one first
   PacketPair pair(network, kLane, kCells, kCells);
   for (std::uint32_t lap = 0; lap < kLaps; ++lap) {
     for (std::uint32_t i = 0; i < kCells; ++i) {
@@ -259,7 +259,7 @@ TEST(Packets, ImmediatesOfRecordsThatWereSeenMayComeLate) {
   EXPECT_EQ(pair.b.received.size(), kLaps * kCells + 1);
 }
 
-TEST(Packets, WithoutAPacketAPostSaysRetry) {
+TEST(Packets, WithoutAPacketAPostReturnsRetry) {
   PacketPair pair({}, {2, 4});
   Packet* const first = pair.sides[0].lane->take_packet();
   Packet* const second = pair.sides[0].lane->take_packet();
@@ -280,7 +280,7 @@ TEST(Packets, WithoutAPacketAPostSaysRetry) {
   expect_received(pair.b, 1);
 }
 
-// What had no room is nowhere: no packet, no position is lost.
+// A record without room changes nothing: no packet, no position is lost.
 TEST(Packets, ARetryCostsNothing) {
   PacketPair pair({}, {64, 4});
   const std::uint32_t posted = fill(pair, pair.a, 100);
@@ -357,7 +357,7 @@ TEST(Packets, SeveralPairsOfOneLane) {
 
 // --- failures -----------------------------------------------------------------------------------
 
-TEST(Packets, ADeadPeerIsToldOnceAndEveryLaterPostFails) {
+TEST(Packets, ADeadPeerIsReportedOnceAndEveryLaterPostFails) {
   PacketPair pair({}, {8, 4});
   ASSERT_EQ(pair.a.post(0, 8), net::Post::done);
   pair.settle();
@@ -375,7 +375,7 @@ TEST(Packets, ADeadPeerIsToldOnceAndEveryLaterPostFails) {
   expect_received(pair.b, 1);
 }
 
-// All that was posted is complete, and the ring is full: no post can find out by itself.
+// All posted records are complete, and the ring is full: no post can detect the failure by itself.
 TEST(Packets, APeerThatDiedWithAFullRingIsNoticed) {
   loop::Fabric::Options network;
   network.turns_per_poll = 0;
@@ -384,7 +384,7 @@ TEST(Packets, APeerThatDiedWithAFullRingIsNoticed) {
   pair.wire.settle();
   pair.sides[0].vci->drain();
   ASSERT_TRUE(pair.a.link->is_quiet());
-  // So many that a second probe would be due: one is under way.
+  // So many that a second probe would be due: one is posted.
   for (std::uint32_t i = 1; i < 2 * PacketLink::kRefusalsOfAProbe; ++i)
     ASSERT_EQ(pair.a.post(16, 8), net::Post::retry);
   EXPECT_EQ(pair.sides[0].vci->counts().operations_of(vci::Work::Kind::probe), 1u);
@@ -395,7 +395,7 @@ TEST(Packets, APeerThatDiedWithAFullRingIsNoticed) {
   EXPECT_EQ(pair.a.link->post({}, {}).error(), Status(Errc::kPeerDown));
 }
 
-TEST(Packets, EndFailsALinkThatHasNothingUnderWay) {
+TEST(Packets, EndFailsAnIdleLink) {
   PacketPair pair;
   pair.a.link->end(Errc::kPeerDown);
   EXPECT_EQ(pair.a.failures, std::vector<Status>{Errc::kPeerDown});
@@ -404,7 +404,7 @@ TEST(Packets, EndFailsALinkThatHasNothingUnderWay) {
   EXPECT_EQ(pair.a.link->post({}, {}).error(), Status(Errc::kPeerDown));
 }
 
-// What has come is delivered, also on a link over which nothing can be sent.
+// Records that have arrived are delivered, also on a link that can send nothing.
 TEST(Packets, AFailedLinkStillDelivers) {
   loop::Fabric::Options network;
   network.turns_per_poll = 0;
@@ -429,7 +429,7 @@ TEST(Packets, AnImmediateOfNoLinkIsCounted) {
 
 // --- set-up -------------------------------------------------------------------------------------
 
-TEST(PacketOffers, WhatMakesNoSenseIsRefused) {
+TEST(PacketOffers, MalformedOffersAreRefused) {
   PacketPair pair;
   const std::vector<std::byte> good = pair.b.link->offer();
   EXPECT_LE(good.size(), kPacketOfferBytesMax);
@@ -479,8 +479,7 @@ TEST(PacketOffers, AFabricWhoseLinksCarryOneChannelIsRefused) {
   EXPECT_EQ(PacketLane::create(wire, kLane).error(), Status(Errc::kBadOption));
 }
 
-// As many immediates as cells are reserved, and released; what could not be reserved leaves
-// nothing.
+// As many immediates as cells are reserved, and released; a refused reservation leaves nothing.
 TEST(PacketOffers, ImmediatesAreReserved) {
   loop::Fabric::Options network;
   network.limits.immediates_max = 64;
@@ -494,7 +493,7 @@ TEST(PacketOffers, ImmediatesAreReserved) {
   EXPECT_TRUE(wire.take_violations().empty());
 }
 
-// A slot is not given out again while others are free: what comes late for it finds nobody.
+// A slot is not reused while others are free: late records for it reach no link.
 TEST(PacketOffers, SlotsAreNotReusedSoon) {
   loop::Fabric wire({});
   PacketSide side(wire, kLane);
@@ -532,7 +531,7 @@ TEST(PacketWire, ARecordTakesAsManyCellsAsItNeeds) {
   EXPECT_EQ(record_cells_of(RingShape{8, 8}.payload_bytes_max()), 8u);
 }
 
-TEST(PacketWire, WhatIsUntoldLeavesRoomForARecord) {
+TEST(PacketWire, UnreturnedCreditLeavesRoomForARecord) {
   for (std::uint32_t cells = 1; cells <= 1024; cells *= 2)
     for (std::uint32_t record = 1; record <= cells; ++record) {
       const std::uint32_t untold = RingShape{cells, record}.untold_max();
@@ -546,7 +545,7 @@ TEST(PacketWire, NoCreditWordIsNone) {
     EXPECT_FALSE(credit_word::freed_low(credit_word::none(generation), generation));
 }
 
-// A word of which a part is of another one is no word, wherever it is torn.
+// A credit word that is torn between two words is invalid, wherever the tear is.
 TEST(PacketWire, ATornCreditWordIsNone) {
   loop::Random random(11);
   for (int i = 0; i < 20'000; ++i) {

@@ -1,3 +1,5 @@
+// Pools of nodes and buffers.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,8 +16,8 @@
 #include "msg/memory/pool.hpp"
 
 namespace {
-// Stores and slabs, which are the only ones that are aligned. (The thread sanitizer has such
-// operators of its own; msg_race_test is for it.)
+// Allocations of stores and slabs, the only aligned ones. (The thread sanitizer has such operators
+// of its own; msg_race_test is for it.)
 int live_blocks = 0;
 }  // namespace
 
@@ -104,7 +106,8 @@ TEST(MsgPool, NodesComeBackFromAnotherThread) {
   for (Node* const each : out) pool.put(*each);
 }
 
-// A store and slabs of half a megabyte or a node; what is longer than all kept sizes is the heap's.
+// A store and slabs of half a megabyte or a node; a buffer longer than all kept sizes comes from
+// the heap.
 TEST(MsgPool, LongBuffersAreKeptForTheNext) {
   const int before = live_blocks;
   {

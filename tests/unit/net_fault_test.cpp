@@ -35,7 +35,7 @@ loop::Fabric::Options orderly() {
   return options;
 }
 
-/// A pair of which `a` has the faults.
+/// A pair whose end `a` has the faults.
 struct Net {
   explicit Net(Plan plan, loop::Fabric::Options options = orderly())
       : below(std::move(options)),
@@ -66,7 +66,7 @@ constexpr Kind kKinds[] = {{Call::write, "write"},
                            {Call::write_small_immediate, "write_small_immediate"},
                            {Call::read, "read"}};
 
-/// 16 bytes "0123456789abcdef", to offset 64 of who is written.
+/// 16 bytes "0123456789abcdef", to offset 64 of the written side.
 Result<Post> post(Net& net, Call call, Sent& sent) {
   const std::string_view text = "0123456789abcdef";
   net.a.fill(text);
@@ -160,7 +160,7 @@ TEST(NetFault, AWordIsNeverSeenInParts) {
   EXPECT_EQ(net.b.text(0, 8), std::string(8, '\0'));
 }
 
-TEST(NetFault, WhatIsGarbledArrivesAndIsSomethingElse) {
+TEST(NetFault, AGarbledWriteArrivesChanged) {
   constexpr std::uint64_t kWord = 0x0123456789abcdef;
   constexpr std::uint32_t kImmediate = 0x00070003;
   bool have_differed[2] = {};
@@ -249,7 +249,7 @@ TEST(NetFault, APostIsRefusedAndItsLinkIsOfNoUse) {
   EXPECT_EQ(refused.times, 0u);
 }
 
-TEST(NetFault, ALinkThatDiesTakesAllThatIsUnderWayWithIt) {
+TEST(NetFault, ALinkThatDiesFailsAllItsPostedOperations) {
   for (const Moved much : {Moved::nothing, Moved::half, Moved::all}) {
     Net net({.faults = {{.call = Call::post,
                          .what = What::kill,
@@ -427,7 +427,7 @@ TEST(NetFault, TheDescriptorFiresNeverOrAlways) {
 
 using NetFaultDeathTest = testing::Test;
 
-TEST_F(NetFaultDeathTest, ALinkDestroyedWithSomethingUnderWay) {
+TEST_F(NetFaultDeathTest, ALinkDestroyedWithAPostedOperation) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   Net net({.held_one_in = 1});
   Sent sent;

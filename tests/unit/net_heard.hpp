@@ -1,5 +1,5 @@
 #pragma once
-// What a provider says to who uses it, written down. Thread safety: single-owner.
+// A receiver that records a provider's callbacks. Thread safety: single-owner.
 
 #include <cstdint>
 #include <vector>

@@ -1,3 +1,5 @@
+// Encodings of runs of partitions in immediates.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 namespace larklane::net {
 namespace {
 
-/// Is `immediate` decoded to what it says, if anything?
+/// Does `immediate` decode to the run that it encodes, or to nothing?
 bool is_run_or_nothing(std::uint32_t immediate) {
   const std::uint32_t first = immediate >> 16, count = immediate & 0xffff;
   const auto run = paper::decode(immediate);
@@ -99,7 +101,7 @@ TEST(Cells, CoverEveryPartitionOnceInOrder) {
   }
 }
 
-// The formula is monotone, so that what holds at a cell's ends holds between them.
+// The formula is monotone, so a property of a cell's ends holds between them.
 TEST(Cells, APartitionsCellHoldsIt) {
   for (std::uint32_t partitions = 1; partitions <= 65536; ++partitions) {
     const Cells cells(partitions);
@@ -112,8 +114,8 @@ TEST(Cells, APartitionsCellHoldsIt) {
   EXPECT_EQ(whole.partitions({1, 2}), (net::Run{3, 8}));  // 1000 / 256: cells begin at 0, 3, 7, 11
 }
 
-// Every run of every number of cells has an immediate in the paper's way. Of more partitions than
-// cells, whose begins alone differ: each cell as a run's first and as its last.
+// Every run of every number of cells has an immediate in the paper's encoding. Of more partitions
+// than cells only the begins differ: each cell as a run's first and as its last.
 TEST(PaperImmediate, TokensGoThereAndComeBack) {
   for (std::uint32_t partitions = 1; partitions <= paper::kPartitionsMax; ++partitions) {
     const Cells cells(partitions);
@@ -140,7 +142,7 @@ TEST(PaperImmediate, TokensGoThereAndComeBack) {
   }
 }
 
-TEST(PaperImmediate, WhatEndsInNoCellIsNothing) {
+TEST(PaperImmediate, ARunThatEndsInNoCellIsNothing) {
   for (const std::uint32_t partitions : {1u, 2u, 7u, 255u, 256u, 257u, 600u}) {
     const Cells cells(partitions);
     std::uint32_t valid = 0;

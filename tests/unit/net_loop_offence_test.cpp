@@ -1,4 +1,5 @@
-// What the network inside one process tells of, because a real one would punish it, and deaths.
+// Deaths, and the misuse that the network inside one process reports because a real one would
+// punish it.
 
 #include <gtest/gtest.h>
 
@@ -75,14 +76,14 @@ TEST_F(NetLoopOffence, RemoteBytesOutsideOfTheirMemory) {
   }
 }
 
-TEST_F(NetLoopOffence, AKeyThatNobodyHas) {
+TEST_F(NetLoopOffence, AnUnknownKey) {
   expect_posted(a().link->write_small(bytes_of("x"), {b().at(0).address, 12345}, sent_));
   settle();
   EXPECT_EQ(sent_.status, Status(Errc::kTransfer));
   expect_only(Offence::outside_memory);
 }
 
-TEST_F(NetLoopOffence, TheImmediateOfWhatFailsIsNotHeard) {
+TEST_F(NetLoopOffence, TheImmediateOfAFailedWriteIsNotDelivered) {
   net::Transfer transfer = a().to(b(), 0, net::kSideBytes, 8);
   expect_posted(a().link->write_immediate(transfer, 1, sent_));
   settle();
@@ -198,7 +199,7 @@ TEST_F(NetLoopOffence, AnOperationWithoutCallback) {
   expect_refused(a().link->write_small(bytes_of("x"), b().at(0), deaf), Offence::no_callback);
 }
 
-TEST_F(NetLoopOffence, ALinkDestroyedWithSomethingUnderWay) {
+TEST_F(NetLoopOffence, ALinkDestroyedWithAPostedOperation) {
   expect_posted(a().link->write_small_immediate(bytes_of("x"), b().at(0), 1, sent_));
   a().link.reset();
   expect_only(Offence::link_busy);
@@ -215,7 +216,7 @@ TEST_F(NetLoopOffence, ALinkDestroyedBeforeItsCompletionIsPolled) {
   EXPECT_EQ(a().poll(), 0u);
 }
 
-TEST_F(NetLoopOffence, ALinkMayGoBeforeItsImmediateIsHeard) {
+TEST_F(NetLoopOffence, ALinkMayGoBeforeItsImmediateIsDelivered) {
   expect_posted(a().link->write_small_immediate(bytes_of("x"), b().at(0), 1, sent_));
   while (!sent_.is_over()) {
     fabric_->turn(1);
@@ -232,7 +233,7 @@ TEST_F(NetLoopOffence, AnEndpointDestroyedBeforeItsLinks) {
   a().link.reset();
 }
 
-TEST_F(NetLoopOffence, AFabricDestroyedBeforeWhatItOpened) {
+TEST_F(NetLoopOffence, AFabricDestroyedBeforeItsEndpoints) {
   auto other = fabric_->for_process();
   net::Ear ear;
   auto endpoint = other->open_endpoint(ear);
@@ -305,7 +306,7 @@ TEST_F(NetLoopOffence, APeerWhoseLinkIsGoneIsDown) {
   EXPECT_EQ(sent_.status, Status(Errc::kPeerDown));
 }
 
-TEST_F(NetLoopOffence, AKilledEndpointTakesAllThatIsUnderWayWithIt) {
+TEST_F(NetLoopOffence, AKilledEndpointFailsAllItsPostedOperations) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Fabric::Options options = turned();
     options.seed = seed;
@@ -346,7 +347,7 @@ TEST_F(NetLoopOffence, AKilledEndpointTakesAllThatIsUnderWayWithIt) {
 
 using NetLoopOffenceDeathTest = NetLoopOffence;
 
-TEST_F(NetLoopOffenceDeathTest, AViolationThatNobodyTakesEndsTheProcess) {
+TEST_F(NetLoopOffenceDeathTest, AnUntakenViolationEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(
       {

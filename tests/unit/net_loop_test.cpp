@@ -1,4 +1,4 @@
-// The network inside one process: what it moves, what it does not order.
+// The network inside one process: the transfers that it makes, and their missing order.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -96,7 +96,7 @@ TEST(NetLoop, OperationsHaveNoOrder) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     Net net(turned(seed));
     Sent sent[3];
-    // To the same place: what stands there at the end was the last.
+    // To the same place: its final contents are those of the last write.
     expect_posted(net.a.link->write_small_immediate(bytes_of("1"), net.b.at(0), 1, sent[0]));
     expect_posted(net.a.link->write_small_immediate(bytes_of("2"), net.b.at(0), 2, sent[1]));
     expect_posted(net.a.link->write_small_immediate(bytes_of("3"), net.b.at(0), 3, sent[2]));
@@ -124,7 +124,7 @@ TEST(NetLoop, ACompletionComesBeforeOrAfterTheImmediate) {
       net.a.poll();
       net.b.poll();
     }
-    EXPECT_EQ(net.b.text(0, 8), "abcdefgh");  // both say that the bytes are there
+    EXPECT_EQ(net.b.text(0, 8), "abcdefgh");  // both report that the bytes are there
     completes_first |= net.b.ear.heard.empty();
     is_heard_first |= !sent.is_over();
     net.fabric.settle();
@@ -300,7 +300,7 @@ TEST(NetLoop, TheDescriptorFiresWhenAPollWouldFindSomething) {
   EXPECT_TRUE(net.a.endpoint->arm(net::Wake::all));
 }
 
-TEST(NetLoop, ASleepForWhatIsNeededEndsForThatAlone) {
+TEST(NetLoop, ASleepForNeededCompletionsEndsForTheseAlone) {
   Net net(turned(1));
   const auto wakes = [&](bool operation_wakes, const auto& post) {
     for (net::Side* side : {&net.a, &net.b}) {
@@ -337,7 +337,7 @@ TEST(NetLoop, TheDescriptorFiresWhenAPollWouldTurnTheWire) {
     expect_posted(net.a.link->write_small_immediate(bytes_of("x"), net.b.at(0), 1, sent));
     EXPECT_TRUE(is_readable(net.b.endpoint->wait_fd()));
     EXPECT_FALSE(net.a.endpoint->arm(net::Wake::all));
-    // Whoever sleeps only when he may, and polls only when he is rung, gets everything.
+    // A thread that sleeps only when it may, and polls only after a ring, gets everything.
     while (!sent.is_over() || net.b.ear.heard.empty()) {
       bool has_polled = false;
       for (net::Side* side : {&net.a, &net.b}) {
@@ -353,7 +353,8 @@ TEST(NetLoop, TheDescriptorFiresWhenAPollWouldTurnTheWire) {
 
 /// Runs `body` for every schedule that there is.
 std::uint32_t for_all_schedules(const std::function<void(const Fabric::Options&)>& body) {
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> path;  // what was chosen, out of how many
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> path;  // the chosen number, and the number
+                                                              // of choices
   std::uint32_t runs = 0;
   do {
     std::size_t depth = 0;

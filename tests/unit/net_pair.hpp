@@ -68,7 +68,7 @@ struct Side {
   RemoteMemory at(std::uint64_t offset) const {
     return {memory->remote().address + offset, memory->remote().key};
   }
-  /// What moves `length` bytes from (or, a read, to) `offset` here.
+  /// A transfer of `length` bytes from (or, a read, to) `offset` here.
   Transfer to(const Side& peer, std::uint64_t offset, std::uint64_t peer_offset,
               std::uint64_t length) {
     return {bytes.data() + offset, memory.get(), peer.at(peer_offset), length};

@@ -1,4 +1,4 @@
-// What is said of providers that can't be had, and what options ask of them.
+// The errors of unavailable providers, and the demands of options on them.
 
 #include <gtest/gtest.h>
 
@@ -9,14 +9,14 @@
 namespace larklane::net {
 namespace {
 
-TEST(Registry, ANameThatDoesNotExistIsToldTogetherWithThoseThatDo) {
+TEST(Registry, AnUnknownNameIsReportedWithTheKnownOnes) {
   std::string reason;
   EXPECT_EQ(open_fabric("ucx", {}, &reason).error().code(), Errc::kBadOption);
   EXPECT_NE(reason.find("no provider is called ucx"), std::string::npos) << reason;
   EXPECT_NE(reason.find(provider_names()), std::string::npos) << reason;
 }
 
-TEST(Registry, AModuleThatIsNotThereIsToldWithItsPathAndWhatItNeeds) {
+TEST(Registry, AMissingModuleIsReportedWithItsPathAndNeeds) {
   std::string reason;
   EXPECT_EQ(open_fabric("verbs", {}, &reason, "/nonexistent").error().code(), Errc::kUnreachable);
   EXPECT_NE(reason.find("/nonexistent/liblarklane_verbs"), std::string::npos) << reason;

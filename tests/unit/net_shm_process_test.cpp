@@ -159,7 +159,7 @@ TEST(ShmProcesses, AKilledPeerIsNoticedByPolls) {
   EXPECT_EQ(half.end.failures, std::vector<Status>{Status(Errc::kPeerDown, ESRCH)});
 }
 
-// Its offer outlives it: nobody else is taken for it.
+// Its offer outlives it: no other process is taken for it.
 TEST(ShmProcesses, AnOfferOfTheDeadIsRefused) {
   Child child([](int socket) {
     Half half(open_shm());
@@ -175,7 +175,7 @@ TEST(ShmProcesses, AnOfferOfTheDeadIsRefused) {
   EXPECT_EQ(half.end.link->connect(offer).code(), Errc::kPeerDown);
 }
 
-// Whatever of it is gone by then.
+// In any stage of its end.
 TEST(ShmProcesses, AnOfferOfAProcessThatIsEndingIsRefusedAsOfTheDead) {
   int refused = 0;
   for (int turn = 0; turn < 200; ++turn) {
@@ -208,7 +208,7 @@ void expect_unreachable(Half& half, int socket, int why) {
   EXPECT_FALSE(half.fabric->explain(status).empty());
 }
 
-TEST(ShmProcesses, WithoutAttachNobodyIsReached) {
+TEST(ShmProcesses, WithoutAttachNoPeerIsReached) {
   Child child([](int socket) {
     Half half(open_shm(false));
     expect_unreachable(half, socket, ECANCELED);
@@ -234,7 +234,7 @@ void forbid_attach() {
   EXPECT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
 }
 
-TEST(ShmProcesses, WhereTheKernelForbidsAttachNobodyIsReached) {
+TEST(ShmProcesses, WhereTheKernelForbidsAttachNoPeerIsReached) {
   Child child([](int socket) {
     forbid_attach();
     Half half(open_shm());

@@ -1,6 +1,5 @@
-// Provider shm: the queue of immediates, what a peer may have written into its catalogue, offers,
-// and endpoints of one process. Between processes: net_shm_process_test.cpp. One thread: atomics
-// are relaxed.
+// Provider shm: the queue of immediates, arbitrary catalogues of peers, offers, and endpoints of
+// one process. Between processes: net_shm_process_test.cpp. One thread: atomics are relaxed.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -50,7 +49,7 @@ struct Queue {
   QueueReceiver receiver;
 };
 
-TEST(ShmQueue, WhatIsPushedIsHeardOnceInOrderForSeveralLaps) {
+TEST(ShmQueue, PushedValuesArriveOnceInOrderForSeveralLaps) {
   Queue queue;
   QueueSender sender = queue.sender();
   std::uint32_t pushed = 0, heard = 0;
@@ -136,8 +135,8 @@ TEST(ShmQueue, ALateSenderDoesNotReachTheNextOne) {
   }
 }
 
-// Whatever stands there, nobody goes on for ever, or leaves the ring.
-TEST(ShmQueue, NonsenseIsHarmless) {
+// With any contents of the ring every loop ends, and no access leaves the ring.
+TEST(ShmQueue, ArbitraryContentsAreHarmless) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
     loop::Random random(seed);
@@ -294,7 +293,7 @@ TEST(ShmPeer, SegmentsThatAreNoneAreNotMapped) {
   const int others = first.area.segments[0].fd.load(std::memory_order_relaxed);
   for (const int fd :
        {reads.get(), null.get(), loose.get(), first.catalogue->fd(), others, -1, 100'000}) {
-    Shown shown;  // what is mapped stays
+    Shown shown;  // mappings stay
     const Catalogue::Piece piece = shown.catalogue->allocate(4096).value();
     const std::uint64_t key = shown.catalogue->add(piece.start, 4096, piece.place).value();
     const int right = shown.area.segments[0].fd.exchange(fd, std::memory_order_relaxed);
@@ -307,7 +306,7 @@ TEST(ShmPeer, SegmentsThatAreNoneAreNotMapped) {
   }
 }
 
-TEST(ShmPeer, WhateverARowSaysNothingOutsideIsReached) {
+TEST(ShmPeer, NoRowReachesMemoryOutside) {
   Shown shown;
   const Catalogue::Piece piece = shown.catalogue->allocate(4096).value();
   const std::uint64_t key = shown.catalogue->add(piece.start, 4096, piece.place).value();
@@ -404,7 +403,7 @@ TEST(ShmNetwork, AnEndpointMayBeConnectedToItself) {
   EXPECT_EQ(side.ear.heard, std::vector{5u});
 }
 
-// All posts are complete at once, and none of them is told of a second time.
+// All posts are complete at once, and none of them completes a second time.
 TEST(ShmNetwork, WritesAndReadsAreChecked) {
   const auto first = open_shm(), second = open_shm();
   net::Pair pair(*first, *second);
@@ -443,8 +442,8 @@ TEST(ShmNetwork, PostsToAnEndpointThatIsClosedFail) {
   EXPECT_EQ(other.poll(), 0u);
 }
 
-// Also one that comes after something else was done for long.
-TEST(ShmNetwork, EachPollFindsWhatIsThere) {
+// Also a record that comes after the endpoint was busy for long.
+TEST(ShmNetwork, EachPollFindsAllArrivals) {
   const auto first = open_shm(), second = open_shm();
   net::Pair pair(*first, *second);
   net::Sent sent;
@@ -456,7 +455,7 @@ TEST(ShmNetwork, EachPollFindsWhatIsThere) {
   EXPECT_EQ(pair.b.ear.pause.load(std::memory_order_relaxed), net::Receiver::Pause::little_came);
 }
 
-TEST(ShmNetwork, APollOfFewFindsWhatIsThere) {
+TEST(ShmNetwork, APollOfFewFindsArrivals) {
   const auto first = open_shm(), second = open_shm();
   net::Pair pair(*first, *second);
   net::Sent sent;
@@ -485,7 +484,7 @@ class FewDescriptors {
   std::vector<UniqueFd> taken_;
 };
 
-TEST(ShmNetwork, WantOfDescriptorsIsNobodysDeath) {
+TEST(ShmNetwork, WantOfDescriptorsEndsNoPeer) {
   const auto first = open_shm(), second = open_shm();
   net::Side a, b;
   a.open(*first);

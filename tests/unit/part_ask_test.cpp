@@ -1,3 +1,5 @@
+// Receivers that ask for partitions before their group is complete.
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -12,7 +14,7 @@ namespace {
 using Runs = std::vector<Run>;
 using Firsts = std::vector<std::uint32_t>;
 
-/// One channel of any groups, and what each call moves. Thread safety: single-owner.
+/// One channel of any groups, and the runs that each call moves. Thread safety: single-owner.
 class Channel {
  public:
   Channel(std::uint32_t partitions, std::uint32_t recv_partitions, const Firsts& firsts)
@@ -70,7 +72,7 @@ class Channel {
   Runs runs_;
 };
 
-TEST(PartAsk, TakesWhatIsReadyAndWaitsForItsGroup) {
+TEST(PartAsk, TakesReadyPartitionsAndWaitsForItsGroup) {
   Channel channel(4, 4, {0});
   channel.start();
   EXPECT_EQ(channel.mark(0, 2), Runs{});

@@ -1,3 +1,5 @@
+// Deadlines of a round's partitions.
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -12,7 +14,8 @@ namespace {
 
 constexpr std::uint64_t kAfter = 1000;
 
-/// One channel whose partitions are one word, and what was moved. Thread safety: single-owner.
+/// One channel with its partitions in one word, and the runs that were moved. Thread safety:
+/// single-owner.
 class TimedWord {
  public:
   explicit TimedWord(std::uint32_t partitions)
@@ -34,13 +37,13 @@ class TimedWord {
     watch_.start();
     send_.start(round_);
   }
-  /// @return what the receiver's Start moves
+  /// @return the runs that the receiver's Start moves
   std::vector<Run> open() {
     runs_.clear();
     EXPECT_TRUE(recv_.open(round_, *this).ok());
     return runs_;
   }
-  /// @return what the mark moves
+  /// @return the runs that the mark moves
   std::vector<Run> mark(std::uint32_t partition, std::uint64_t now, std::uint64_t busy = 0) {
     runs_.clear();
     EXPECT_TRUE(marks_
@@ -49,7 +52,7 @@ class TimedWord {
                     .ok());
     return runs_;
   }
-  /// @return what a waiting receiver moves
+  /// @return the runs that a waiting receiver moves
   std::vector<Run> look(std::uint64_t now) {
     runs_.clear();
     watch_.look(recv_.rendezvous(), round_, now, [this](Run run) { move(run); });
@@ -102,7 +105,7 @@ class TimedWord {
 
 using Runs = std::vector<Run>;
 
-TEST(PartDeadline, WhatIsInTimeGoesTogether) {
+TEST(PartDeadline, PartitionsInTimeGoTogether) {
   TimedWord word(4);
   word.start();
   word.open();
@@ -151,7 +154,7 @@ TEST(PartDeadline, BeforeTheFirstMarkThereIsNone) {
   }
 }
 
-TEST(PartDeadline, AReceiverThatStartsLateTakesWhatHasExpired) {
+TEST(PartDeadline, AReceiverThatStartsLateTakesExpiredPartitions) {
   TimedWord word(3);
   word.start();
   EXPECT_EQ(word.mark(0, 100), Runs{});
@@ -170,7 +173,7 @@ TEST(PartDeadline, AChronicLaggardIsNotWaitedFor) {
 }
 
 // One thread marks all: the third copy delays the fourth mark, which is not late for that.
-TEST(PartDeadline, WhatAThreadCopiesMakesItsNextMarksNoLater) {
+TEST(PartDeadline, CopiesOfAThreadMakeItsNextMarksNoLater) {
   TimedWord word(4);
   for (int round = 0; round < 3; ++round) word.round_with_a_laggard();
   std::vector<std::uint32_t> last_moves;
@@ -196,7 +199,7 @@ TEST(PartDeadline, WhereAllAreInTimeOnlyCompletionMoves) {
   }
 }
 
-TEST(PartDeadline, TheMedianOfFiveRoundsSaysHowManyAreExpected) {
+TEST(PartDeadline, TheMedianOfFiveRoundsIsTheExpectedCount) {
   TimedWord word(4);
   const auto all_in_time = [&] {
     word.start();

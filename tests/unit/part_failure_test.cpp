@@ -1,5 +1,5 @@
-// Two processes, one of which may no longer reach the other's memory: nobody hangs, nothing is lost
-// that can be had, and no byte is stored into a buffer after its round has failed.
+// Two processes, one of them without access to the other's memory: no call hangs, no reachable byte
+// is lost, and no byte is stored into a buffer after its round has failed.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -208,7 +208,7 @@ TEST(PartFailure, APieceThatTheReceiverMayNotReadIsWrittenByTheSender) {
       CHECK_OR_END((*made)->start().ok());
       CHECK_OR_END((*made)->pready(0, 1).ok());
       rank.meet();  // the receiver may start
-      rank.meet();  // it is complete, and nobody has polled here
+      rank.meet();  // it is complete, and this process has not polled
       CHECK_OR_END(Rank::complete(**made) == Completion::complete);
     }
     return 0;
@@ -271,7 +271,7 @@ TEST(PartFailure, NothingIsWrittenAfterTheReceiverHasFailed) {
     CHECK_OR_END(refuse(SYS_process_vm_readv, EPERM, true));
     rank.meet();
     CHECK_OR_END(Rank::complete(**made) == Completion::failed);
-    std::byte* const last = &data[kBytes / 2 - 1];  // what the slow thread writes last
+    std::byte* const last = &data[kBytes / 2 - 1];  // the last byte that the slow thread writes
     *last = std::byte{9};
     for (int i = 0; i < 500; ++i, ::usleep(1000)) CHECK_OR_END(*last == std::byte{9});
     return rank.engine().free(*made).ok() ? 0 : 1;
@@ -404,7 +404,7 @@ TEST(PartFailure, ASegmentThatCouldNotBeMappedMayBeMappedLater) {
     rank.meet();
     auto first = rank.engine().recv_init(rank.args(data, 1, 1));
     CHECK_OR_END(first.has_value());
-    // Start says so itself if the INIT came before.
+    // Start returns the error itself if the INIT came before.
     if ((*first)->start().ok()) CHECK_OR_END(Rank::complete(**first) == Completion::failed);
     CHECK_OR_END((*first)->error().code() == Errc::kNoMemory);
     CHECK_OR_END(::setrlimit(RLIMIT_AS, &former) == 0);
@@ -527,7 +527,7 @@ TEST(PartFailure, AnInitThatCannotBeSentLeavesNoBlockBehind) {
   GTEST_SKIP() << "the sanitizers open descriptors for their own checks";
 #endif
   const std::string name = "larklane-failure-leak-" + std::to_string(::getpid());
-  auto silent = control::Listener::bind(name + "-silent");  // nobody ever reads
+  auto silent = control::Listener::bind(name + "-silent");  // never accepts or reads
   ASSERT_TRUE(silent.has_value());
   std::atomic<int> step{0};
   Rank rank(step, name, name + "-silent", kSlots);

@@ -1,3 +1,5 @@
+// The layout of groups in words.
+
 #include <gtest/gtest.h>
 
 #include <cstdint>

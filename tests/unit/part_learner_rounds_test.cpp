@@ -1,4 +1,4 @@
-// One learner, told round by round what it sees.
+// One learner that gets its observations round by round.
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST(PartLearner, StaysAtItsBaseWithoutRunsToSee) {
   }
 }
 
-TEST(PartLearner, DoesWithoutTheRoundsThatNobodyCouldTime) {
+TEST(PartLearner, DoesWithoutUntimedRounds) {
   Learner learner(8, 4096, {0});
   for (int round = 1; round <= 40; ++round)
     if (learner.turn().is_sampled && round > 2 && round % 2 == 0)  // trials alone
@@ -105,7 +105,7 @@ TEST(PartLearner, DoesNotCallTrialsGoodForAColdStart) {
   EXPECT_EQ(others, 2u) << "more than the trials";
 }
 
-/// A learner whose studies take for ever, of 32 partitions each by itself. left: by number of
+/// A learner with studies that never end, of 32 partitions each by itself. left: by number of
 /// groups.
 class WithoutPlans {
  public:
@@ -163,8 +163,8 @@ TEST(PartLearner, LeavesATrialThatWasLucky) {
   EXPECT_LE(world.run(2000)[8], 4) << "trials, which are dear now";
 }
 
-// What is in use does not come and go because it is little better than the base.
-TEST(PartLearner, KeepsWhatIsLittleBetterThanTheBase) {
+// A plan in use does not come and go because it is little better than the base.
+TEST(PartLearner, KeepsAPlanLittleBetterThanTheBase) {
   constexpr std::uint64_t kBytes = 64 << 10;
   constexpr model::LogGP kNetwork{.latency_ns = 2000, .gap_ns = 300, .gap_per_byte_ns = 1 / 11.5};
   const double whole = kNetwork.message_ns(2 * kBytes), half = kNetwork.message_ns(kBytes);
@@ -180,7 +180,7 @@ TEST(PartLearner, KeepsWhatIsLittleBetterThanTheBase) {
   }
 }
 
-TEST(Planning, CompletionsThatAreHeardTogetherDidNotComeTogether) {
+TEST(Planning, CompletionsOfOnePollDidNotComeTogether) {
   std::vector<model::SeenRun> runs{{8, 20, 101}, {8, 0, 100}, {8, 10, 102}, {8, 500, 503}};
   space_ends(runs, 10);
   std::vector<double> ends_ns;

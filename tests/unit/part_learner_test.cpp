@@ -1,3 +1,5 @@
+// The learner of policy `learned` on simulated channels.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,10 +35,10 @@ constexpr std::uint64_t kKi = 1 << 10, kMi = 1 << 20;
 /// Two microseconds, 3.3 million messages a second, 11.5 GB/s.
 constexpr model::LogGP kNetwork{.latency_ns = 2000, .gap_ns = 300, .gap_per_byte_ns = 1 / 11.5};
 
-/// The same, but a message costs what Table I of the paper takes it to (docs/design/model.md).
+/// The same, but a message costs as much as in Table I of the paper (docs/design/model.md).
 constexpr model::LogGP kDear{.latency_ns = 2000, .gap_ns = 15'000, .gap_per_byte_ns = 1 / 11.5};
 
-/// A channel on a network that is known, whose times scatter.
+/// A channel on a known network; its times scatter.
 class World {
  public:
   World(const model::LogGP& network, std::uint32_t partitions, std::uint64_t bytes,
@@ -54,7 +56,7 @@ class World {
     for (const std::uint64_t last = round_ + rounds; round_ < last;) one_round();
   }
 
-  /// In all rounds up to now, over what the base left.
+  /// In all rounds up to now, over the time that the base left.
   double cumulated() const { return left_ns_ / base_left_ns_; }
   std::uint64_t seen() const { return seen_; }
   /// Rounds that were no bulk.
@@ -63,7 +65,8 @@ class World {
   const Firsts& groups() const { return settled_; }
   /// Rounds of the base between two of a plan.
   std::uint64_t controls(std::uint64_t odd) const { return controls_[odd]; }
-  /// What the groups of now leave in the rounds to come, and what the best equal ones would.
+  /// The exposed time that the present groups leave in later rounds, and that of the best equal
+  /// groups.
   double leaves_ns() const {
     return of_future([&](const auto& w) { return exposed_ns(w, settled_); });
   }
@@ -76,9 +79,9 @@ class World {
   /// The program behaves otherwise from now on.
   void change(std::function<Times(std::uint64_t)> ready) { ready_ = std::move(ready); }
   void change(const model::LogGP& network) { network_ = network; }
-  /// What counts is forgotten.
+  /// The sums start again.
   void count_anew() { left_ns_ = base_left_ns_ = 0; }
-  /// Messages of this world take longer than anybody can see from the runs.
+  /// Messages of this world take longer than the runs show.
   void charge_each_run(double ns) { hidden_ns_ = ns; }
   void charge_bulk(double ns) { bulk_hidden_ns_ = ns; }
   /// From now on studies take for ever; or no more.
@@ -144,7 +147,7 @@ class World {
     }
     // Single rounds of the base are there to compare with.
     if (!turn.has_changed) settled_ = groups_;
-    // What a Start chooses holds from the round after it.
+    // The choice of a Start holds from the round after it.
     groups_ = learner_.is_at_base() ? base_ : cells_.boundaries(learner_.firsts());
   }
 
@@ -181,7 +184,7 @@ class World {
   std::uint64_t asked_ = 0, starts_ = 0, next_turn_ = 1;
 };
 
-/// Rounds of a pattern; 10 ms of computation, of which 100 us are 1 %.
+/// Rounds of a pattern; of 10 ms of computation 100 us are 1 %.
 std::function<Times(std::uint64_t)> pattern(model::Pattern pattern, double spread_ns,
                                             std::uint32_t partitions) {
   return [=](std::uint64_t round) {
@@ -205,7 +208,7 @@ constexpr Named kPatterns[] = {
 };
 
 // Best equal groups for each point, found by trying all powers of two on the network itself.
-TEST(PartLearner, LeavesWhatTheBestEqualGroupsLeaveAfter50Rounds) {
+TEST(PartLearner, MatchesTheBestEqualGroupsAfter50Rounds) {
   Times ratios;
   for (const std::uint32_t partitions : kPartitionCounts)
     for (const Named& named : kPatterns)
@@ -262,7 +265,7 @@ TEST(PartLearner, FindsOutThatThereIsSomethingToGainNow) {
   EXPECT_LE(world.leaves_ns(), world.oracle_ns());
 }
 
-// What costs once were decides nothing for ever.
+// Costs of the past do not decide for ever.
 TEST(PartLearner, TriesCostsOutAgainOnAnotherNetwork) {
   const auto uniform = pattern(model::Pattern::uniform, 2e4, 32);
   World cheaper(kDear, 32, 256 * kKi, uniform);
@@ -282,7 +285,7 @@ TEST(PartLearner, TriesCostsOutAgainOnAnotherNetwork) {
 }
 
 // Seldom, but then dearly, several are late together: a median does not see that.
-TEST(PartLearner, IsNotFooledByWhatIsRare) {
+TEST(PartLearner, IsNotMisledByRareRounds) {
   World world(kDear, 32, 16 * kKi, pattern(model::Pattern::exponential, 1e5, 32));
   world.run(100);
   world.count_anew();
@@ -290,8 +293,8 @@ TEST(PartLearner, IsNotFooledByWhatIsRare) {
   EXPECT_LE(world.cumulated(), 1.03);
 }
 
-// The model can be wrong: here each run costs what no run shows.
-TEST(PartLearner, RetreatsToBulkFromWhatTurnsOutDearer) {
+// The model can be wrong: here each run has a cost that no run shows.
+TEST(PartLearner, RetreatsToBulkFromADearerPlan) {
   constexpr std::uint32_t kPartitions = 16;
   World world(kNetwork, kPartitions, kMi, pattern(model::Pattern::uniform, 4e5, kPartitions));
   world.run(60);
@@ -304,7 +307,7 @@ TEST(PartLearner, RetreatsToBulkFromWhatTurnsOutDearer) {
   EXPECT_LE(world.grouped() - before, 200u) << "each retreat takes twice as long";
 }
 
-// One that is not seen would not end them, however dear it was.
+// A trial that is not seen would not end them, however dear it was.
 TEST(PartLearner, SeesEveryTrial) {
   for (const std::uint32_t partitions : {8u, 16u, 32u, 64u, 128u}) {
     World world(kDear, partitions, kKi, pattern(model::Pattern::simultaneous, 0, partitions));
@@ -367,8 +370,7 @@ class CopyingWorld {
   Firsts groups_;
 };
 
-// Early copies by the thread that makes the later partitions ready save nothing, whatever the
-// spacing.
+// Early copies by the thread that makes the later partitions ready save nothing, at any spacing.
 TEST(PartLearner, LetsOneThreadCopyItsBytesOnce) {
   for (const double spacing : {0.0, 10.0, 1e5}) {
     Times ready;
@@ -438,7 +440,7 @@ TEST(PartLearner, LeavesItsBaseForBulkWhereMessagesAreDear) {
   }
 }
 
-// Rounds that try fewer groups out leave more, so they are few, whatever comes after.
+// Rounds that try fewer groups leave more exposed, so they are few, under any later pattern.
 TEST(PartLearner, TriesLittleWhereItsBaseIsFarAhead) {
   constexpr model::LogGP kCheap{.latency_ns = 300, .gap_ns = 10, .gap_per_byte_ns = 0.1};
   for (const std::uint32_t partitions : {16u, 128u, 512u}) {
@@ -452,7 +454,7 @@ TEST(PartLearner, TriesLittleWhereItsBaseIsFarAhead) {
   }
 }
 
-// How much dearer the base is follows from rounds of it, not from what runs show.
+// The excess cost of the base follows from rounds of it, not from the runs.
 TEST(PartLearner, ComparesSeldomWithABaseThatLeavesFarMore) {
   World world(kNetwork, 32, 16 * kKi, pattern(model::Pattern::simultaneous, 0, 32), 1, singles(32));
   world.charge_each_run(50'000);
@@ -479,7 +481,7 @@ TEST(PartLearner, MeasuresABaseThatHasNoCells) {
   EXPECT_LE(world.leaves_ns(), 1.03 * world.bulk_ns());
 }
 
-// The model may be wrong for ever: what was given up does not come back with the next study.
+// The model may be wrong for ever: a plan that was given up does not come back with the next study.
 TEST(PartLearner, GivesUpAPlanThatAStudyWouldKeep) {
   World world(kDear, 32, 16 * kKi, pattern(model::Pattern::simultaneous, 0, 32), 1, singles(32));
   world.hold_studies(true);

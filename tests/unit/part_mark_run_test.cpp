@@ -1,3 +1,5 @@
+// mark_run(): marks a run of bytes and no other.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Matching of partitioned sends and receives.
+
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -23,7 +25,7 @@ const control::Peer& peer() {
 }
 const MatchKey kSends{{1, 2}, 3, 4, &peer()};
 
-/// Takes what is posted. @return 1: a receive, 0: a tombstone
+/// Takes the posted receive. @return 1: a receive, 0: a tombstone
 std::vector<int> taken(Posted& matching) {
   std::vector<int> all;
   while (auto one = matching.take_posted(kKey)) all.push_back(*one != nullptr);

@@ -14,7 +14,7 @@ namespace {
 
 class NetLaneTest : public control::ControlTest {
  protected:
-  /// A lane on whose queue the helper sleeps. @param can_tell  data need not end that
+  /// A lane on whose queue the helper sleeps. @param can_tell  data need not end that sleep
   void begin(bool can_tell) {
     auto made = vci::Vci::create(fabric_, lane_);
     ASSERT_TRUE(made);
@@ -31,7 +31,7 @@ class NetLaneTest : public control::ControlTest {
     plane_->unwatch(lane_);
     control::ControlTest::TearDown();
   }
-  /// As far as anybody can tell: what has been rung is heard.
+  /// As far as a test can observe: all rings have been served.
   void fall_asleep() const {
     const auto end = std::chrono::steady_clock::now() + control::kPatience;
     do {
@@ -59,12 +59,12 @@ class NetLaneTest : public control::ControlTest {
   std::unique_ptr<control::Plane> plane_ = make_plane(fresh_place(control::Net::local), in_);
 };
 
-TEST_F(NetLaneTest, WhoWaitsTakesItOverWhereAllEndsTheSleep) {
+TEST_F(NetLaneTest, AWaitingThreadTakesItOverWhereAllEndsTheSleep) {
   begin(false);
   EXPECT_TRUE(wakes_beside_who_waits());
 }
 
-TEST_F(NetLaneTest, WhoWaitsLeavesAHelperAsleepThatDataDoNotWake) {
+TEST_F(NetLaneTest, AWaitingThreadLeavesTheHelperAsleepWhereDataDoNotWake) {
   begin(true);
   const std::uint64_t before = wakeups();
   for (int turn = 0; turn < 1000; ++turn) wait_a_turn();

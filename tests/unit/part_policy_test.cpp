@@ -1,3 +1,5 @@
+// The policies: option syntax, needs, groups.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +30,7 @@ std::size_t count_of(const std::string& text, std::uint32_t partitions, std::uin
   return parsed(text)->groups(partitions, bytes).size();
 }
 
-TEST(PartPolicy, ReadsWhatTheOptionSays) {
+TEST(PartPolicy, ReadsTheOption) {
   EXPECT_EQ(count_of("none", 24, 8), 24u);
   EXPECT_EQ(count_of("single", 24, 8), 1u);
   EXPECT_EQ(count_of("static:12", 24, 8), 12u);
@@ -41,7 +43,7 @@ TEST(PartPolicy, ReadsWhatTheOptionSays) {
   EXPECT_EQ(count_of("learned", 64, 8 << 10), 8u);
 }
 
-TEST(PartPolicy, StatesWhatItNeeds) {
+TEST(PartPolicy, StatesItsNeeds) {
   EXPECT_EQ(parsed("timer")->needs().deadline_ns, 35'000u);
   EXPECT_EQ(parsed("timer:4us")->needs().deadline_ns, 4'000u);
   EXPECT_EQ(parsed("ploggp:4us")->needs().deadline_ns, 0u);
@@ -235,7 +237,7 @@ TEST(PartPolicy, TableTakesTheEntryAtOrBelow) {
 /// groups of k bytes are over at G (k - 1) + max(delay, (n - 1) (h + G (k - 1))):
 ///   n = 1: 8191 + delay; 2: 4095 + max(delay, 4195); 4: 2047 + max(delay, 6441);
 ///   8: 1023 + max(delay, 7861)
-TEST(PartPolicy, PloggpIsWhatTheModelSays) {
+TEST(PartPolicy, PloggpFollowsTheModel) {
   model::Tuning tuning;
   tuning.ranges = {{1, 1 << 20, {1000, 50, 100, 100, 1, 0, 0}}};
   const auto groups = [&](const char* text, std::uint32_t partitions, std::uint64_t bytes) {

@@ -1,3 +1,5 @@
+// The sender's view of a round's slots.
+
 #include <gtest/gtest.h>
 
 #include <cstddef>

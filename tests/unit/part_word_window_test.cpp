@@ -1,3 +1,5 @@
+// The sender's view of a round's words.
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kRound = 5;
 
-/// Marks every partition in order. @return those whose mark looked further
+/// Marks every partition in order. @return the partitions whose mark looked further
 std::vector<std::uint32_t> looked_further(const Layout& layout, std::uint64_t flags) {
   std::array<WordLine<RealPlatform>, 4> words;
   for (auto& line : words)
@@ -30,7 +32,8 @@ Layout groups_of_four(std::uint32_t partitions) {
 }
 
 // Once a mark is in, the receiver's Start may move the group and complete the round, and another
-// thread of the sender free the request: whoever has nothing to move must not look at it again.
+// thread of the sender may free the request. A marking thread with nothing to move must not touch
+// it again.
 TEST(WordWindow, MarkBeforeStartIsTheLastTouch) {
   EXPECT_EQ(looked_further(groups_of_four(12), 0), std::vector<std::uint32_t>{});
 }
@@ -46,13 +49,13 @@ TEST(WordWindow, AfterExpiryEveryMarkMoves) {
   EXPECT_EQ(looked_further(groups_of_four(4), word_state::kExpired), std::vector<std::uint32_t>{});
 }
 
-TEST(WordWindow, LastOfALeafTellsItsRoot) {
+TEST(WordWindow, LastOfALeafMarksItsRoot) {
   constexpr std::uint32_t kLeaf = 32;
   const Layout layout = std::move(Layout::make(2 * kLeaf, std::vector<std::uint32_t>{0})).value();
   EXPECT_EQ(looked_further(layout, 0), (std::vector<std::uint32_t>{kLeaf - 1, 2 * kLeaf - 1}));
 }
 
-TEST(WordWindow, SecondMarkIsTold) {
+TEST(WordWindow, SecondMarkIsReported) {
   const Layout layout = groups_of_four(4);
   WordLine<RealPlatform> word;
   word.state.store(word_state::fresh(kRound) | 2, std::memory_order_relaxed);

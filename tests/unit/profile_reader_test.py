@@ -175,7 +175,7 @@ def test_do_not_belong_together(folder):
 
 
 def test_unreadable(folder):
-    """What can't be read is named, the other ranks are shown."""
+    """An unreadable file is named, the other ranks are shown."""
     write(folder, 0, SENDER)
     write(folder, 1, receiver(0), clock=2, host="g")
     (problem,) = profile.load(folder).problems

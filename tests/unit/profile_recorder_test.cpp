@@ -1,3 +1,5 @@
+// The profile recorder and its file.
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -45,8 +47,8 @@ class RecorderTest : public testing::Test {
     for (std::uint64_t i = 0; i < count; ++i) recorder.write(numbered(i));
   }
 
-  /// What a reader finds: the values of each chunk's records, in the order of the file but the full
-  /// ones of a thread first.
+  /// The contents that a reader finds: the values of each chunk's records, in the order of the file
+  /// but the full ones of a thread first.
   struct Found {
     FileHeader* header;
     std::vector<std::uint32_t> threads;
@@ -92,7 +94,7 @@ class RecorderTest : public testing::Test {
   std::vector<char> data_;
 };
 
-TEST_F(RecorderTest, WhatIsWrittenIsInTheFileAtOnce) {
+TEST_F(RecorderTest, RecordsAreInTheFileAtOnce) {
   const auto recorder = create(kPlenty);
   ASSERT_NE(recorder, nullptr);
   write(*recorder, 2000);
@@ -110,7 +112,7 @@ TEST_F(RecorderTest, WhatIsWrittenIsInTheFileAtOnce) {
   EXPECT_NE(read().header->end_ns.load(std::memory_order_relaxed), 0u);
 }
 
-TEST_F(RecorderTest, WhatDoesNotFitIsCounted) {
+TEST_F(RecorderTest, RecordsThatDoNotFitAreCounted) {
   const auto recorder = create(kHeaderBytes + 2 * sizeof(Chunk));
   ASSERT_NE(recorder, nullptr);
   write(*recorder, 3 * Chunk::kRecords);
@@ -121,7 +123,7 @@ TEST_F(RecorderTest, WhatDoesNotFitIsCounted) {
   EXPECT_GE(found.header->full_since_ns.load(std::memory_order_relaxed), found.header->begin_ns);
 }
 
-TEST_F(RecorderTest, AKilledProcessLeavesWhatItHad) {
+TEST_F(RecorderTest, AKilledProcessLeavesItsRecords) {
   const int status = in_child([this] {
     const auto recorder = create(kPlenty);
     write(*recorder, 5000);
@@ -147,7 +149,7 @@ TEST_F(RecorderTest, AFullDiskEndsTheRecordingNotTheProcess) {
   EXPECT_EQ(read().total, Chunk::kRecords);
 }
 
-// Nobody ignores the signal here: it would end the program.
+// This process does not ignore the signal: it would end the program.
 TEST_F(RecorderTest, FilesOfThisProcessMayBeShort) {
   const auto of_limit = [this](rlim_t bytes) {
     return in_child([this, bytes] {
@@ -212,7 +214,8 @@ TEST_F(RecorderTest, AThreadThatIsAskedForIsWaitedFor) {
   ASSERT_NE(recorder, nullptr);
   write(*recorder, 1);
   EXPECT_EQ(recorder->number_of_thread(::gettid()), 0u);
-  EXPECT_EQ(recorder->number_of_thread(-1), 1u);  // no thread of ours: nobody gets its number
+  EXPECT_EQ(recorder->number_of_thread(-1), 1u);  // no thread of ours: no other thread gets its
+                                                  // number
   int ended = 0;
   std::thread([&] {
     ended = ::gettid();

@@ -1,3 +1,5 @@
+// WriteWatch: the thread that first writes each page.
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -116,7 +118,7 @@ TEST_F(WriteWatchTest, WatchesMemoryThatHasComeBack) {
   }
 }
 
-TEST_F(WriteWatchTest, ItsEndLetsEverybodyWrite) {
+TEST_F(WriteWatchTest, ItsEndLetsEveryThreadWrite) {
   const Pages pages(2);
   ASSERT_TRUE(watch_->watch(pages.address(), pages.bytes()).ok());
   watch_.reset();
@@ -124,7 +126,7 @@ TEST_F(WriteWatchTest, ItsEndLetsEverybodyWrite) {
   EXPECT_EQ(*pages.at(0), 2);
 }
 
-TEST_F(WriteWatchTest, SaysWhatItCanNotWatch) {
+TEST_F(WriteWatchTest, ReportsMemoryThatItCanNotWatch) {
   const int file = ::open("/proc/self/exe", O_RDONLY);
   void* const mapped = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
   ASSERT_NE(mapped, MAP_FAILED);
@@ -144,7 +146,7 @@ TEST_F(WriteWatchTest, TakesSoManyBuffersOnly) {
   EXPECT_TRUE(watch_->watch(pages.address(), kPage).ok());
 }
 
-TEST_F(WriteWatchTest, CountsWhatNobodyTakes) {
+TEST_F(WriteWatchTest, CountsUntakenPages) {
   const Pages pages(1);
   for (int i = 0; i < 65536 + 3; ++i) {
     ASSERT_TRUE(watch_->watch(pages.address(), kPage).ok());

@@ -54,7 +54,7 @@ def numbers(team, *places):
 
 
 def test_numbers_in_regions():
-    """Within a region of thread 3's another one of its own; outside of regions thread 3, who begins them, is 0."""
+    """Thread 3 begins a region within its region; outside of regions thread 3, which begins them, is 0."""
     team = Team([span(Kind.REGION, 10, 90, 3), span(Kind.MEMBER, 10, 90, 3, a=2), span(Kind.MEMBER, 11, 80, 0, a=1), span(Kind.MEMBER, 20, 30, 3, a=1),
                  span(Kind.MEMBER, 200, 210, 3)])
     assert numbers(team, (3, 10), (3, 25), (3, 31), (3, 90), (0, 80)) == [1, 0, 1, 1, 0]
@@ -62,14 +62,14 @@ def test_numbers_in_regions():
 
 
 def test_numbers_of_created_threads():
-    """In the order of their creation, whoever of them recorded first; number 5 of the file is another one's in the next group."""
+    """In the order of their creation, not of their first record; number 5 of the file is another one's in the next group."""
     team = Team([span(Kind.THREAD, 10, 50, 5), span(Kind.THREAD, 11, 40, 1), span(Kind.JOIN, 12, 50, 0), span(Kind.THREAD, 60, 80, 1),
                  span(Kind.THREAD, 61, 70, 5)])
     assert numbers(team, (5, 50), (1, 20), (1, 65), (5, 65), (0, 5)) == [1, 2, 1, 2, 0]
 
 
 def test_numbers_until_joins():
-    """The first ends before the second is created, and keeps its number until it is joined; whom nobody joins, until it ends."""
+    """The first thread ends before the second is created, and keeps its number until it is joined; a thread that is never joined, until it ends."""
     first, second, third, fourth = (span(Kind.THREAD, begin, end, thread, value=thread)
                                     for thread, begin, end in ((1, 10, 20), (2, 30, 50), (3, 70, 90), (4, 95, 99)))
     joins = [span(Kind.JOIN, 55, 60, 0, value=1), span(Kind.JOIN, 61, 65, 0, value=2)]
@@ -79,14 +79,14 @@ def test_numbers_until_joins():
 
 
 def test_numbers_with_one_pthread_t():
-    """It is used again when its thread has ended: nobody joins the first two, or another thread does and says so late."""
+    """A pthread_t is used again when its thread has ended: the first two are never joined, or another thread joins them and records that late."""
     threads = [span(Kind.THREAD, begin, begin + 5, thread, value=9) for thread, begin in ((1, 10), (2, 20), (3, 30))]
     assert numbers(Team([*threads, span(Kind.JOIN, 36, 40, 0, value=9)]), (1, 12), (2, 22), (3, 32)) == [1, 1, 1]
     assert numbers(Team([threads[0], span(Kind.JOIN, 11, 28, 7, value=9), *threads[1:]]), (1, 12), (2, 22), (3, 32)) == [1, 1, 1]
 
 
 def test_time_of_many():
-    """Regions without number in a created thread: what is asked for each of them takes no look at the others."""
+    """Regions without number in a created thread: the search for each of them does not read the others."""
     count = 50_000
     members = [span(Kind.MEMBER, 10 * at, 10 * at + 5, 3, a=1 + at % 2) for at in range(1, count + 1)]
     begin = time.process_time()

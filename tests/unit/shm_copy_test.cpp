@@ -1,3 +1,5 @@
+// Copies by typemap, within and between processes.
+
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -29,7 +31,7 @@ constexpr std::size_t kArenaBytes = 8192;
 constexpr std::size_t kOrigin = 4096;  // of element 0
 constexpr std::uint64_t kElements = 24;
 
-/// A typemap that remembers of which blocks it was made.
+/// A typemap that keeps the blocks that it was made of.
 struct Type : Typemap {
   Type(std::vector<TypeBlock> all, std::int64_t extent_bytes)
       : Typemap(all, extent_bytes), blocks(std::move(all)) {}
@@ -223,7 +225,8 @@ TEST(ShmAttach, ErrorsCarryTheErrno) {
   EXPECT_FALSE(attach_allowed(Direction::read, 0));
 }
 
-/// Runs in a child, because a filter can't be taken back. Exit status: what failed.
+/// Runs in a child, because a filter can't be taken back. Exit status: the number of the failed
+/// check.
 int try_refused() {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -259,7 +262,7 @@ TEST(ShmAttach, ARefusalIsOfOneDirection) {
 
 constexpr std::size_t kPage = 4096;
 
-/// Pages of memory, the last of which can't be accessed. Thread safety: single-owner.
+/// Pages of memory, the last of them without access. Thread safety: single-owner.
 class Fenced {
  public:
   explicit Fenced(std::size_t pages, int protection) : bytes_(pages * kPage) {
@@ -308,7 +311,7 @@ void expect_goes_on(int from_protection, int to_protection) {
   Piece piece{5, kPages * kPage - 5};
   const Status status = checked_copy({&bytes, from.address()}, {&bytes, to.address()}, piece);
   EXPECT_EQ(status, Status(Errc::kTransfer, EFAULT));
-  EXPECT_LT(piece.length, 17 * kPage);  // what fits in a pipe, and the page
+  EXPECT_LT(piece.length, 17 * kPage);  // the capacity of a pipe, and the page
   EXPECT_GE(piece.length, kPage);
   from.fence(PROT_READ | PROT_WRITE);
   to.fence(PROT_READ | PROT_WRITE);
@@ -337,13 +340,13 @@ TEST(ShmAttach, AnErrorInTheMiddleLeavesTheRest) {
   EXPECT_TRUE(std::equal(from.data(), from.data() + piece.offset, to.data()));
 }
 
-/// What a program does that opens its pages on access.
+/// The handler of a program that opens its pages on access.
 void open_page(int, siginfo_t* info, void*) {
   const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
   (void)::mprotect(reinterpret_cast<void*>(at / kPage * kPage), kPage, PROT_READ | PROT_WRITE);
 }
 
-/// The last page of ours is closed, of what is read or written.
+/// The last page of ours is closed, of the range that is read or written.
 void expect_owner_opens(Direction direction) {
   constexpr std::size_t kPages = 40;
   const Typemap bytes = Typemap::contiguous(1);
@@ -375,7 +378,7 @@ TEST(ShmAttach, TheOwnerOpensItsPages) {
   ASSERT_EQ(::sigaction(SIGSEGV, &before, nullptr), 0);
 }
 
-TEST(ShmAttach, TheOwnerIsToldOfTheOthersPages) {
+TEST(ShmAttach, TheOwnerGetsTheOthersClosedPages) {
   if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
   constexpr std::size_t kPages = 40;
   const Typemap bytes = Typemap::contiguous(1);

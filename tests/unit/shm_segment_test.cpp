@@ -1,3 +1,5 @@
+// Shared segments, the memory left for them, and their block pools.
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -37,7 +39,7 @@ TEST(ShmSegment, IsSealedZeroedAndOfItsSize) {
   EXPECT_NE(::fcntl((*segment)->fd(), F_ADD_SEALS, F_SEAL_WRITE), 0);
 }
 
-TEST(ShmSegment, APeersSegmentMustBeSealedAndOfTheSizeThatItSays) {
+TEST(ShmSegment, APeersSegmentMustBeSealedAndOfTheStatedSize) {
   auto segment = Segment::create(8192);
   ASSERT_TRUE(segment.has_value());
   auto again = [&](std::uint64_t bytes) {
@@ -137,14 +139,14 @@ class MemoryRoomTest : public testing::Test {
   std::filesystem::path root_;
 };
 
-TEST_F(MemoryRoomTest, IsWhatTheMachineHas) {
+TEST_F(MemoryRoomTest, IsTheMachinesMemory) {
   EXPECT_EQ(room_kib(), 120u);
   write("proc/self/cgroup", "0::/a/b\n");
   write("groups/a/b/memory.max", "max\n");
   EXPECT_EQ(room_kib(), 120u);
 }
 
-TEST_F(MemoryRoomTest, IsWhatTheTightestGroupLeaves) {
+TEST_F(MemoryRoomTest, IsTheRestOfTheTightestGroup) {
   write("proc/self/cgroup", "0::/a/b\n");
   write("groups/a/b/memory.max", "max\n");
   write("groups/a/memory.max", "81920\n");
@@ -164,7 +166,7 @@ TEST_F(MemoryRoomTest, ReadsTheOldGroupsToo) {
   EXPECT_EQ(room_kib(), 2u);
 }
 
-TEST_F(MemoryRoomTest, IsUnlimitedWhereNobodyTells) {
+TEST_F(MemoryRoomTest, IsUnlimitedWithoutAStatedLimit) {
   write("proc/meminfo", "");
   EXPECT_EQ(room_kib(), std::numeric_limits<std::uint64_t>::max() / 1024);
 }

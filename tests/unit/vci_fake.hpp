@@ -1,6 +1,6 @@
 #pragma once
-// A provider that does what a test says, call by call. It takes no lock: a lane is to keep its
-// callers apart, and the thread sanitizer says when it does not.
+// A provider that follows the test, call by call. It takes no lock: a lane must keep its callers
+// apart, and the thread sanitizer reports a lane that does not.
 
 #include <atomic>
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace larklane::vci {
 
-/// What a lane has asked of its provider, and what the provider shall do.
+/// The calls of a lane to its provider, and the answers that the provider gives.
 struct FakeLane {
   struct Posted {
     Work::Kind kind;
@@ -26,7 +26,7 @@ struct FakeLane {
     net::Operation* operation;
   };
 
-  // What it shall do.
+  // The answers to give.
   std::deque<Result<net::Post>> answers;  ///< to the next posts; then `answer`
   Result<net::Post> answer = net::Post::posted;
   std::function<void()> during_post, during_poll, during_arm;
@@ -35,7 +35,7 @@ struct FakeLane {
   Status poll_error;
   int fd = 7;  ///< to wait on
   bool can_tell_needed = false;
-  // What it was asked.
+  // The calls so far.
   std::vector<Posted> posted;  ///< those that were not refused
   std::uint32_t attempts = 0, polls = 0, reserved = 0;
   net::Wake armed_for = net::Wake::all;  // last

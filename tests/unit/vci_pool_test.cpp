@@ -1,4 +1,5 @@
-// The lanes of a fabric: who gets which, and that a thread that waits on one polls all of them.
+// The lanes of a fabric: which lane each channel gets, and that a thread that waits on one polls
+// all of them.
 
 #include "vci/vci_pool.hpp"
 
@@ -48,7 +49,7 @@ TEST(Mapping, AllLanesAreDueAfterSoManyTurnsThatFoundNothing) {
   for (int turn = 1; turn <= 16 * 256; ++turn) EXPECT_EQ(turns.add(true, 256), turn == 16 * 256);
 }
 
-/// Turns until others are looked at.
+/// Turns until others are polled.
 int turns_till_look(SharedTurns& turns, bool found) {
   int count = 1;
   while (!turns.add(found)) ++count;
@@ -105,7 +106,7 @@ struct OneReceiver final : VciPool::Receivers {
   net::Receiver& receiver;
 };
 
-/// A pool on a network that does what it is told.
+/// A pool on a network that follows the test.
 struct FakePool {
   explicit FakePool(VciPool::Options options) : pool(fabric, receivers, options) {}
   FakeFabric fabric;
@@ -159,7 +160,7 @@ TEST(VciPool, ADeadLaneGetsNoChannelAsLongAsOthersLive) {
   }
 }
 
-TEST(VciPool, ALaneThatCannotBeMadeIsToldAndTriedAgain) {
+TEST(VciPool, ALaneThatCannotBeMadeIsReportedAndTriedAgain) {
   FakePool of({1, Mapping::one, 4});
   of.fabric.open_error = Errc::kNoMemory;
   EXPECT_EQ(of.pool.at(0).error().code(), Errc::kNoMemory);
@@ -167,8 +168,8 @@ TEST(VciPool, ALaneThatCannotBeMadeIsToldAndTriedAgain) {
   EXPECT_TRUE(of.pool.at(0).has_value());
 }
 
-// What figure 9 of the lanes' paper hangs on: what a thread waits for depends on a lane on which
-// nobody waits.
+// The property behind figure 9 of the lanes' paper: a waiting thread depends on a lane on which no
+// thread waits.
 TEST(VciPool, AWaitingThreadPollsItsOwnLaneFirstAndSometimesAll) {
   constexpr std::uint32_t kMisses = 4;
   FakePool of({3, Mapping::spread, kMisses});
@@ -188,7 +189,7 @@ TEST(VciPool, AWaitingThreadPollsItsOwnLaneFirstAndSometimesAll) {
   EXPECT_EQ(polls(1), before + kMisses) << "its own has had its turn";
 }
 
-TEST(VciPool, ALaneThatIsAlwaysBusyKeepsNobodyFromTheOthers) {
+TEST(VciPool, ABusyLaneDoesNotStarveOthers) {
   constexpr std::uint32_t kMisses = 4;
   FakePool of({2, Mapping::spread, kMisses});
   for (std::uint32_t index = 0; index < 2; ++index) ASSERT_TRUE(of.pool.at(index).has_value());
@@ -199,7 +200,7 @@ TEST(VciPool, ALaneThatIsAlwaysBusyKeepsNobodyFromTheOthers) {
   EXPECT_GE(of.fabric.lanes[1]->polls, 1u);
 }
 
-TEST(VciPool, WhoWaitsPollsThoseThatWaitTogetherWithItsOwn) {
+TEST(VciPool, AWaitingThreadPollsThePoolsThatWaitTogether) {
   constexpr std::uint32_t kMisses = 4;
   FakePool own({1, Mapping::spread, kMisses}), other({1, Mapping::spread, kMisses});
   auto gone = std::make_unique<FakePool>(VciPool::Options{1, Mapping::spread, kMisses});

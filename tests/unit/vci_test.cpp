@@ -1,5 +1,5 @@
-// Lanes, on the network inside one process: who posts what, in which order it goes out, and that
-// each work completes once.
+// Lanes, on the network inside one process: the posts of each thread, the order in which they go
+// out, and that each work completes once.
 
 #include "vci/vci.hpp"
 
@@ -127,7 +127,7 @@ TEST_F(VciTest, EveryKindGoesOutAndCompletesOnce) {
   EXPECT_EQ(a_->vci->counts().posts, 5u);
 }
 
-TEST_F(VciTest, WhatIsTooLongIsCutAndItsImmediateComesLast) {
+TEST_F(VciTest, ATooLongWriteIsCutAndItsImmediateComesLast) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     loop::Fabric::Options options;
     options.seed = seed;
@@ -154,7 +154,7 @@ TEST_F(VciTest, WhatIsTooLongIsCutAndItsImmediateComesLast) {
   }
 }
 
-TEST_F(VciTest, WhatTheProviderRefusesGoesOutLater) {
+TEST_F(VciTest, ARefusedWorkGoesOutLater) {
   loop::Fabric::Options options;
   options.queue_depth = 2;
   open(options);
@@ -181,21 +181,22 @@ TEST_F(VciTest, ACallbackMayPost) {
   EXPECT_EQ(a_->vci->counts().queued, 1u);
 }
 
-TEST_F(VciTest, WhatIsPostedToADeadEndpointFails) {
+TEST_F(VciTest, APostToADeadEndpointFails) {
   open();
   Sent before, after;
   make(before, Work::Kind::write, 0, 64);
   a_->vci->post(before);
   network_->kill_endpoint(0);
   ASSERT_TRUE(turn_until([&] { return before.is_over(); }));
-  for (int turn = 0; turn < 10; ++turn) (void)a_->vci->progress();  // it hears of its own death
+  for (int turn = 0; turn < 10; ++turn) (void)a_->vci->progress();  // it reports its own death
   make(after, Work::Kind::write, 0, 64);
   a_->vci->post(after);
   ASSERT_TRUE(turn_until([&] { return after.is_over(); }));
   EXPECT_FALSE(after.status.ok());
 }
 
-// Nobody makes progress: what threads have posted is with the provider when the last one is gone.
+// No thread makes progress: the posted works are with the provider when the last poster has
+// returned.
 TEST_F(VciTest, NothingIsStrandedInTheQueue) {
   constexpr int kThreads = 4, kEach = 200, kTurns = 20;
   for (int turn = 0; turn < kTurns; ++turn) {

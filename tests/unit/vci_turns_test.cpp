@@ -1,4 +1,4 @@
-// Lanes on a provider that does what it is told: who goes when, deterministic.
+// Lanes on a provider that follows the test: the order of turns, deterministic.
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::vector<std::uint64_t> offsets(const FakeLane& lane) {
 }
 using Offsets = std::vector<std::uint64_t>;
 
-TEST(LaneLock, WhoCannotHaveItIsFoundByWhoGivesItBackTheOldestFirst) {
+TEST(LaneLock, ReleaseServesTheOldestWaiterFirst) {
   LaneLock lock;
   Work own, first, second, third;
   ASSERT_TRUE(lock.lock_or_queue(own));
@@ -45,7 +45,7 @@ TEST(LaneLock, WhoCannotHaveItIsFoundByWhoGivesItBackTheOldestFirst) {
   EXPECT_TRUE(lock.try_lock());
 }
 
-// The compiler can't follow how a lock is given back that may have works to give.
+// The thread-safety analysis can't follow a lock whose release may hand over works.
 void take(LaneLock& lock) LARKLANE_NOT_FOLLOWED { lock.lock(); }
 void take_word(LaneLock& lock) LARKLANE_NOT_FOLLOWED { lock.lock_word(); }
 
@@ -54,7 +54,7 @@ void on_another_thread(Body&& body) {
   std::thread(std::forward<Body>(body)).join();
 }
 
-TEST(LaneLock, IsItsOwnersAndOthersHaveItByAsking) {
+TEST(LaneLock, OwnerHoldsItAndOthersAskForIt) {
   LaneLock lock;
   take(lock);
   ASSERT_TRUE(lock.own());
@@ -81,7 +81,7 @@ TEST(LaneLock, IsItsOwnersAndOthersHaveItByAsking) {
   EXPECT_EQ(lock.try_unlock(), nullptr);
 }
 
-// Who has asked holds it: the owner queues, and is served like any other.
+// The asker that gets the lock holds it: the owner queues, and is served like any other.
 TEST(LaneLock, ItsOwnerQueuesWhereAnotherHoldsIt) {
   LaneLock lock;
   take(lock);
@@ -106,7 +106,7 @@ TEST(LaneLock, ItsOwnerQueuesWhereAnotherHoldsIt) {
   EXPECT_EQ(lock.try_unlock(), nullptr);
 }
 
-TEST(LaneLock, IsEverybodysWhenItsOwnerIsGone) {
+TEST(LaneLock, IsSharedWhenItsOwnerIsGone) {
   LaneLock lock;
   on_another_thread([&] {
     take(lock);
@@ -122,7 +122,7 @@ TEST(LaneLock, IsEverybodysWhenItsOwnerIsGone) {
 }
 
 // Another thread posts while the holder polls, and sleeps from then on.
-TEST(VciTurns, WhatQueuesWhileTheHolderPollsGoesOutBeforeTheLockIsGivenBack) {
+TEST(VciTurns, WorkQueuedDuringAPollGoesOutBeforeTheUnlock) {
   FakeSide side;
   std::array<CountedWork, 3> works;
   for (std::uint64_t i = 0; i < works.size(); ++i) works[i].make(*side.link, Kind::write, i, 8);
@@ -138,7 +138,7 @@ TEST(VciTurns, WhatQueuesWhileTheHolderPollsGoesOutBeforeTheLockIsGivenBack) {
   EXPECT_EQ(side.vci->counts().empty_polls, 1u);
 }
 
-TEST(VciTurns, ATurnLooksBeforeThePollAndBehindItIfThatMayHaveMovedSomething) {
+TEST(VciTurns, ATurnChecksRingsBeforeThePollAndAfterAPollThatMayMoveData) {
   struct Looker final : net::Receiver {
     void on_immediate(std::uint32_t) override {}
     std::uint32_t look(std::uint32_t) override {
@@ -176,7 +176,7 @@ TEST(VciTurns, ATurnLooksBeforeThePollAndBehindItIfThatMayHaveMovedSomething) {
 }
 
 // The window between the holder's look at the queue and the moment at which the lock is free.
-TEST(VciTurns, WhatQueuesWhileTheQueueIsEmptiedGoesOutToo) {
+TEST(VciTurns, WorkQueuedDuringADrainGoesOutToo) {
   FakeSide side;
   std::array<CountedWork, 3> works;
   for (std::uint64_t i = 0; i < works.size(); ++i) works[i].make(*side.link, Kind::write, i, 8);
@@ -209,7 +209,7 @@ TEST(VciTurns, CallbacksPostAndNothingIsNested) {
   EXPECT_EQ(side.vci->counts().queued, 999u);
 }
 
-TEST(VciTurns, WhatWasRefusedStaysAtTheHead) {
+TEST(VciTurns, RefusedWorkStaysAtTheHead) {
   FakeSide side;
   std::array<CountedWork, 4> works;
   for (std::uint64_t i = 0; i < works.size(); ++i) works[i].make(*side.link, Kind::small, i, 8);
@@ -274,7 +274,7 @@ TEST(VciTurns, ALinkWithoutRoomHoldsUpNoOther) {
   side.vci->close_link(std::move(third));
 }
 
-TEST(VciTurns, WhatTheProviderHasTakenIsCountedByKind) {
+TEST(VciTurns, AcceptedWorkIsCountedByKind) {
   FakeSide side;
   std::array<CountedWork, 6> works;
   works[0].make(*side.link, Kind::write, 0, 100);
@@ -299,7 +299,7 @@ TEST(VciTurns, WhatTheProviderHasTakenIsCountedByKind) {
   EXPECT_EQ(counts.posts, works.size());
 }
 
-TEST(VciTurns, PostsAreCompletedOnceWhateverTheAnswer) {
+TEST(VciTurns, PostsCompleteOnceForAnyAnswer) {
   FakeSide side;
   std::array<CountedWork, 3> works;
   for (CountedWork& work : works) work.make(*side.link, Kind::write, 0, 8);
@@ -315,7 +315,7 @@ TEST(VciTurns, PostsAreCompletedOnceWhateverTheAnswer) {
   EXPECT_EQ(works[2].times, 1);
 }
 
-TEST(VciTurns, ADeadEndpointFailsWhatWaitsAndAllThatComes) {
+TEST(VciTurns, ADeadEndpointFailsQueuedAndLaterWork) {
   FakeSide side;
   CountedWork out, refused, behind, cut, late, late_cut;
   for (CountedWork* work : {&out, &refused, &behind, &late})
@@ -342,7 +342,7 @@ TEST(VciTurns, ADeadEndpointFailsWhatWaitsAndAllThatComes) {
 // --- works that are longer than one operation may be: 100 bytes of a write, 50 of a read
 // ----------
 
-TEST(VciCut, WhatFitsIsNotCut) {
+TEST(VciCut, WorkThatFitsIsNotCut) {
   FakeSide side;
   std::array<CountedWork, 3> works;
   works[0].make(*side.link, Kind::write, 0, 100);
@@ -381,7 +381,7 @@ TEST(VciCut, TheImmediateGoesWhenTheOthersAreCompleteAndNotFromWithinAPoll) {
   EXPECT_TRUE(work.status.ok());
 }
 
-TEST(VciCut, ALastChunkThatIsRefusedGoesBeforeWhatWaits) {
+TEST(VciCut, ARefusedLastChunkGoesBeforeQueuedWork) {
   FakeSide side;
   CountedWork work, after;
   work.make(*side.link, Kind::write_immediate, 0, 150, 9);
@@ -396,7 +396,7 @@ TEST(VciCut, ALastChunkThatIsRefusedGoesBeforeWhatWaits) {
   EXPECT_EQ(offsets(side.lane()), (Offsets{0, 100, 5}));
 }
 
-TEST(VciCut, TheFirstErrorCompletesTheWorkWhenNothingIsUnderWay) {
+TEST(VciCut, TheFirstErrorCompletesTheWorkAfterItsLastChunk) {
   FakeSide side;
   CountedWork work;
   work.make(*side.link, Kind::write_immediate, 0, 350, 9);
@@ -414,7 +414,7 @@ TEST(VciCut, TheFirstErrorCompletesTheWorkWhenNothingIsUnderWay) {
   EXPECT_EQ(side.lane().posted.size(), 3u) << "no immediate tells of bytes that are not there";
 }
 
-TEST(VciCut, AnErrorAtAPostWaitsForWhatIsUnderWay) {
+TEST(VciCut, AnErrorAtAPostWaitsForPostedChunks) {
   FakeSide side;
   CountedWork work;
   work.make(*side.link, Kind::read, 0, 200);
@@ -428,7 +428,7 @@ TEST(VciCut, AnErrorAtAPostWaitsForWhatIsUnderWay) {
   EXPECT_EQ(work.status, Status(Errc::kPeerDown));
 }
 
-TEST(VciCut, WhereAllChunksAreUnderWayTheRestWaitsInOrder) {
+TEST(VciCut, WithAllChunksPostedTheRestWaitsInOrder) {
   FakeSide side;
   CountedWork large, after;
   large.make(*side.link, Kind::write, 0, 10'000);
@@ -475,7 +475,7 @@ void let_wait(FakeSide& side, Work& work) {
   ASSERT_TRUE(side.vci->has_joinable());
 }
 
-TEST(Coalesce, WhatWaitsForOthersGoesBeforeAllThatIsPostedLater) {
+TEST(Coalesce, AWaitingWorkGoesBeforeLaterPosts) {
   const auto expect_first = [](auto&& then, Offsets wanted) {
     FakeSide side;
     CountedWork waiting, later;
@@ -495,8 +495,8 @@ TEST(Coalesce, WhatWaitsForOthersGoesBeforeAllThatIsPostedLater) {
                {1});
 }
 
-// Whoever has posted meanwhile makes no turn for it.
-TEST(Coalesce, WhatHasQueuedMeanwhileSendsWhatWaits) {
+// A thread that has posted meanwhile makes no turn for it.
+TEST(Coalesce, QueuedWorkSendsTheWaitingWork) {
   FakeSide side;
   CountedWork waiting, queued;
   waiting.make(*side.link, Kind::write, 1, 8);
@@ -508,7 +508,7 @@ TEST(Coalesce, WhatHasQueuedMeanwhileSendsWhatWaits) {
   EXPECT_EQ(offsets(side.lane()), (Offsets{1, 2}));
 }
 
-TEST(Coalesce, AnotherOneThatWaitsTakesItsPlace) {
+TEST(Coalesce, AnotherWaitingWorkTakesItsPlace) {
   FakeSide side;
   CountedWork first, second;
   first.make(*side.link, Kind::write, 1, 8);

@@ -113,7 +113,7 @@ struct Pair {
     sides[0].peer = &sides[1];
     sides[1].peer = &sides[0];
   }
-  /// All that can happen without anybody's will.
+  /// Every step that needs no further call.
   void settle() {
     for (bool is_news = true; is_news;) {
       is_news = false;
@@ -169,7 +169,7 @@ TEST_P(WireupLink, AnEndThatCannotBeOpenedIsRefusedWhenThePeerOffers) {
   EXPECT_EQ(pair.sides[0].opens, 1);
   EXPECT_EQ(pair.sides[0].overs, 1);
   pair.settle();
-  EXPECT_EQ(pair.sides[1].state(), Link::State::unopened);  // it has not been told
+  EXPECT_EQ(pair.sides[1].state(), Link::State::unopened);  // it has no notice yet
   ASSERT_TRUE(pair.sides[1].want().ok());
   pair.settle();
   EXPECT_EQ(pair.sides[1].failure().code(), Errc::kNoMemory);
@@ -193,7 +193,7 @@ TEST_P(WireupLink, ALossInUseEndsBothSides) {
   EXPECT_EQ(pair.sides[1].cause, Link::Cause::peer);
 }
 
-TEST_P(WireupLink, LossesThatCrossAreToldOnceEach) {
+TEST_P(WireupLink, LossesThatCrossAreReportedOnceEach) {
   Pair pair(GetParam());
   for (Side& side : pair.sides) ASSERT_TRUE(side.want().ok());
   for (Side& side : pair.sides) (void)side.deliver();  // both are connected
@@ -205,7 +205,7 @@ TEST_P(WireupLink, LossesThatCrossAreToldOnceEach) {
   }
 }
 
-TEST_P(WireupLink, APeerThatIsGoneIsToldNothing) {
+TEST_P(WireupLink, NothingIsSentToADepartedPeer) {
   Pair pair(GetParam());
   ASSERT_TRUE(pair.sides[0].want().ok());
   pair.sides[1].inbox.clear();
@@ -299,7 +299,7 @@ void run(std::uint64_t seed) {
   }
 }
 
-TEST(WireupGreeting, WhateverHappensNoSideWaitsForEver) {
+TEST(WireupGreeting, NoSideWaitsForEverInAnySchedule) {
   if (const char* const given = std::getenv("LARKLANE_SEED"))
     return run(std::strtoull(given, nullptr, 10));
   for (std::uint64_t seed = 1; seed <= 50'000 && !testing::Test::HasFailure(); ++seed) {

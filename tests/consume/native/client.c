@@ -1,4 +1,4 @@
-/* A program of somebody else: C11, pedantic, our header, one message to itself. */
+/* A foreign program: C11, pedantic, our header, one message to itself. */
 #include <larklane/larklane.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// A program of somebody else, in C++: an active message to itself.
+// A foreign program, in C++: an active message to itself.
 #include <larklane/message.hpp>
 #include <string>
 

@@ -1,11 +1,11 @@
 // An MPI whose partitioned communication is one message, sent with the last MPI_Pready. HASTY names
-// what is wrong with this MPI:
+// the defect of this MPI:
 //   payload  is taken by MPI_Start
-//   send     says that it is complete before everything was given
-//   receive  says so
-//   arrival  of the partition in the middle is said from the start on
+//   send     completes before all partitions were ready
+//   receive  likewise
+//   arrival  of the partition in the middle is reported from the start on
 //   put      of bytes: nothing comes
-//   inside   of what MPI_Isend sends: a byte between its ends is another
+//   inside   of a message of MPI_Isend: a byte between its ends is another
 //   made     a send never is
 //   end      MPI_Finalize never returns
 // Preloaded before a real MPI.
@@ -18,8 +18,8 @@
 enum { kRequestsMax = 256 };
 
 struct Message {
-  MPI_Request request;  // persistent; what stands for the partitioned one
-  char *buffer, *copy;  // copy: what is sent; receives have none
+  MPI_Request request;  // persistent; stands for the partitioned one
+  char *buffer, *copy;  // copy: the bytes to send; receives have none
   size_t bytes;         // of a partition
   int partitions, ready;
   int is_used;
@@ -87,7 +87,7 @@ int MPI_Pready(int partition, MPI_Request request) {
   struct Message* m = find(request);
   const size_t at = (size_t)partition * m->bytes;
   if (!is("payload")) memcpy(m->copy + at, m->buffer + at, m->bytes);
-  // acq_rel: whoever comes last sends what the others have copied.
+  // acq_rel: the last thread sends the copies of the others.
   if (__atomic_add_fetch(&m->ready, 1, __ATOMIC_ACQ_REL) == m->partitions) PMPI_Start(&m->request);
   return MPI_SUCCESS;
 }

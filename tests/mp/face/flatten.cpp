@@ -221,7 +221,7 @@ int main(int argc, char** argv) {
   real.Type_get_contents = PMPI_Type_get_contents;
 #ifdef LARKLANE_TEST_LARGE_COUNTS
   real.Type_get_envelope_c = PMPI_Type_get_envelope_c;
-  // MPICH 5 says MPI_Aint where the standard says MPI_Count: both have 64 bits.
+  // MPICH 5 has MPI_Aint where the standard has MPI_Count: both have 64 bits.
   real.Type_get_contents_c =
       reinterpret_cast<decltype(real.Type_get_contents_c)>(PMPI_Type_get_contents_c);
 #endif

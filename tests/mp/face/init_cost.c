@@ -1,5 +1,5 @@
-// What making and freeing partitioned requests costs the caller: one process, to itself. The test
-// counts instructions of the three functions below, and system calls between their marks.
+// The cost of making and freeing partitioned requests for the caller: one process, to itself. The
+// test counts instructions of the three functions below, and system calls between their marks.
 
 #include <mpi.h>
 #include <stdio.h>

@@ -1,8 +1,9 @@
 // Error handlers that throw: the exception passes through every intercepted call that can raise an
-// error, no lock is held while the handler runs, and what the call was about can be used
+// error. No lock is held while the handler runs, and the objects of the call can be used
 // afterwards. Two processes; the second one only takes part where the first needs a partner.
 //
-//   throwing [--native]     --native: the calls of the MPI's own alone, to see what it lets pass
+//   throwing [--native]     --native: the calls of the MPI's own alone, to see which exceptions it
+//   lets pass
 //   throwing --session-init    under options that are wrong: MPI_Session_init alone
 
 #include <mpi.h>
@@ -15,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-// Open MPI 5 has them, and calls itself MPI 3.1.
+// Open MPI 5 has them, and reports MPI 3.1.
 #if MPI_VERSION >= 4 || defined(MPI_ERR_SESSION)
 #define HAS_SESSIONS 1
 #else
@@ -238,8 +239,8 @@ void refuse_natives() {
   }
 }
 
-/// What the MPI refuses to the first process alone. Those on `comm` count as a constructor until
-/// they are refused.
+/// Calls that the MPI refuses to the first process alone. Those on `comm` count as a constructor
+/// until they are refused.
 void refuse_constructors() {
   constexpr int kNoRank = 99;
   MPI_Comm made = MPI_COMM_NULL, null = MPI_COMM_NULL;
@@ -330,7 +331,7 @@ int refuse_session_init() {
   MPI_Errhandler handler;
   MPI_Session_create_errhandler(on_session_error, &handler);
   MPI_Session session = MPI_SESSION_NULL;
-  is_native = true;  // the handler does not use what is not there
+  is_native = true;  // the handler does not use MPI objects that are not there
   refused("Session_init", true, [&] { MPI_Session_init(MPI_INFO_NULL, handler, &session); });
   // The handler stays: without a session MPICH takes no call that would free it.
   std::printf("%s, %d exceptions\n", failures == 0 ? "ok" : "failed", caught_count);

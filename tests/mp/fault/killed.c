@@ -1,8 +1,7 @@
 /* killed sender|receiver [--forked]: that side of a partitioned pair is killed in the middle of its
  * second round. The survivor's MPI_Wait must return an error that names the request, within five
  * seconds, and its other communication must go on. --forked: the victim has forked a child that
- * lives on and keeps its descriptors open. Prints "survivor ok" or what went wrong.
- */
+ * lives on and keeps its descriptors open. Prints "survivor ok" or the failure. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #pragma once
-/* Refuses system calls by name, for the calling thread and what it starts from now on (seccomp), as
- * a container's filter, a security module or an old kernel does. C11 and C++.
- */
+/* Refuses system calls by name, for the calling thread and every thread and process that it starts
+ * from now on (seccomp). A container's filter, a security module or an old kernel does the same.
+ * C11 and C++. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -115,7 +115,7 @@ static inline int refuse_calls(const char* calls, int error) {
   return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0 ? errno : 0;
 }
 
-/* WHAT is "name,name:EPERM", changed to its names. @return the errno; -1: no such form */
+/* `what` is "name,name:EPERM", changed to its names. @return the errno; -1: no such form */
 static inline int error_of(char* what) {
   char* const colon = strchr(what, ':');
   if (colon == NULL) return -1;

@@ -1,10 +1,8 @@
 /* refused_round CASE...: ranks 2k and 2k + 1 exchange rounds both ways with the system calls of
- * CASE k refused, "CALL[,CALL...]:ERRNO:WHO:WHEN". WHO: all, or one (the odd rank). WHEN: early
+ * CASE k refused, "CALL[,CALL...]:ERRNO:RANKS:WHEN". RANKS: all, or one (the odd rank). WHEN: early
  * (before MPI_Init), late (after it, before the odd rank's first partitioned call and after the
  * even rank's), first (the same, but the odd rank comes first). Each rank prints "case CASE rank N:
- * right",
- * "... error TEXT", "... wrong" or "... hang".
- */
+ * right", "... error TEXT", "... wrong" or "... hang". */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,7 +46,7 @@ static int make_requests(int peer) {
                                MPI_INFO_NULL, &requests[1]));
 }
 
-/* @return 0 right, 1 error (said), 2 wrong */
+/* @return 0 right, 1 error (printed), 2 wrong */
 static int exchange(int rank, int peer) {
   for (int round = 0; round < ROUNDS; ++round) {
     memset(out, 16 * round + rank + 1, sizeof out);

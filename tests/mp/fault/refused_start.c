@@ -1,7 +1,6 @@
 /* refused_start [POLICY]: a partitioned send whose memory or policy (info key larklane_policy) is
- * refused: an MPI error that says so, or the fallback with one warning; never a hang. Prints the
- * error; exit status 0 if the program could go on.
- */
+ * refused: an MPI error that names the refusal, or the fallback with one warning; never a hang.
+ * Prints the error; exit status 0 if the program could go on. */
 #include <mpi.h>
 #include <stdio.h>
 

@@ -116,7 +116,8 @@ static void run_links(int count) {
   fflush(stdout);
 }
 
-/* What an MPI's launcher gave stays; so do the MPI's own files, which it finds no longer. */
+/* Descriptors of an MPI's launcher stay open; so do the MPI's own files, which it finds no
+ * longer. */
 static void close_all(void) {
   for (int fd = 3; fd < 1024; ++fd) close(fd);
   for (int i = 0; i < 100; ++i) (void)!open("/dev/null", O_RDWR);
@@ -140,7 +141,7 @@ static void run_close(void) {
   if (code) MPI_Error_string(code, text, &length);
   printf("rank %d: after %.2f s: %s\nrank %d is over\n", rank, MPI_Wtime() - began, text, rank);
   fflush(stdout);
-  /* The launcher may end what is left when one has gone. */
+  /* The launcher may end the rest when one has gone. */
   usleep(3000000);
   _exit(0);
 }

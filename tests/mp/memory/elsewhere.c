@@ -124,8 +124,8 @@ static void send_to_self(const struct memory* from, const struct memory* to, enu
 
 // --- two processes ------------------------------------------------------------------------------
 
-// The receiver waits for what is sent once the first send is complete: a partitioned message, or
-// one of the MPI that it polls.
+// The receiver waits for the message that is sent once the first send is complete: a partitioned
+// message, or one of the MPI that it polls.
 static void wait_for_the_next(const struct memory* m, const struct memory* plain, int is_native) {
   MPI_Request first, next;
   int word = 0, done = 0, index = 0;
@@ -175,7 +175,7 @@ static void wait_for_the_next(const struct memory* m, const struct memory* plain
   MPI_Request_free(&next);
 }
 
-// The sender waits for the answer to what it sends: a partitioned one.
+// The sender waits for the answer to its message: a partitioned one.
 static void wait_for_an_answer(const struct memory* m, const struct memory* plain) {
   MPI_Request out, in;
   begin("a sender that waits for a partitioned answer");

@@ -33,7 +33,7 @@ static size_t find_pages(const char* name, unsigned char** start) {
   return pages;
 }
 
-// The data change: what is the same before and after has to arrive.
+// The data change: bytes that are the same before and after have to arrive.
 static void send_pages(const char* name) {
   unsigned char* start = NULL;
   unsigned long pages = find_pages(name, &start);

@@ -31,7 +31,7 @@ enum kind {
   HALF,     // so is the second half; a copy stops in the middle
   PAGED,    // a thread of the program provides each page (userfaultfd), on access in user mode only
   KINDS,
-  // Pages that hold what the program wrote, in both directions.
+  // Pages that hold the program's bytes, in both directions.
   HUGE_PAGES = KINDS,  // MAP_HUGETLB
   CUT_FILE,            // the valid part of a file mapping: pages behind it are lost
   OTHERS_FILE,         // shared with a file in memory that another process made

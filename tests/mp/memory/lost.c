@@ -1,11 +1,11 @@
-// A buffer of which a part is lost: its file has been truncated, and access raises SIGBUS. The
-// victim must get its signal in a thread of its own; the other side an error with a text, within
-// seconds, and the use of its other requests.
+// A buffer with a lost part: its file has been truncated, and access raises SIGBUS. The victim must
+// get its signal in a thread of its own; the other side an error with a text, within seconds, and
+// the use of its other requests.
 //
 //   lost sender|receiver first|last [mend]    that side has the buffer; its call comes first or
 //   last. mend: its handler brings the pages back (they are empty then), and the round completes
 //
-// Prints `victim ok` and `survivor ok`, or what went wrong.
+// Prints `victim ok` and `survivor ok`, or the failure.
 #include <mpi.h>
 
 #include "kinds.h"
@@ -21,7 +21,7 @@ enum {
 static unsigned char* buffer;
 static int is_mending, file, is_lost;
 
-// A mapping of a file, whose pages behind `valid` bytes are lost.
+// A mapping of a file; its pages behind `valid` bytes are lost.
 static void lose(size_t valid) {
   is_lost = valid < ALL;
   if (ftruncate(file, (off_t)valid)) _exit(2);

@@ -3,8 +3,8 @@
 // rank 0.
 //
 //   memory_messages [before|after|more]    the first thread ends: before the context is made, or
-//   after some messages; more kinds of memory, of which each meets its like, plain, secret and
-//   guarded memory
+//   after some messages; more kinds of memory: each meets its like, plain, secret and guarded
+//   memory
 //   memory_messages lost message|reply|put|get    half of rank 1's buffer is lost (its file is
 //   cut): it gets SIGBUS in a thread of its own, and rank 0 an error. Prints `victim ok`, `survivor
 //   ok`
@@ -44,7 +44,7 @@ class Memory {
   void fill(std::uint64_t bytes, int number) {
     unguard(&memory_);
     for (std::uint64_t i = 0; i < bytes; ++i) memory_.start[i] = byte(i, number);
-    if (memory_.kind != PAGED) guard(&memory_, PROT_NONE);  // whose pages are empty when they come
+    if (memory_.kind != PAGED) guard(&memory_, PROT_NONE);  // its pages are empty when they come
   }
   void clear() {
     unguard(&memory_);

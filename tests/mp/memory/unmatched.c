@@ -29,7 +29,7 @@ static void exchange_one(int tag) {
   MPI_Request_free(&request);
 }
 
-// `side` alone makes and frees requests; after each burst its peer has heard of all.
+// `side` alone makes and frees requests; after each burst its peer has received all records.
 static void make_and_free(int side, long times) {
   for (long i = 0; i < times; ++i) {
     if (rank == side) {

@@ -1,9 +1,9 @@
-// Two threads of each process post on one lane, and one of them makes progress for both: nothing
-// that the other has posted is stranded.
+// Two threads of each process post on one lane, and one of them makes progress for both: no post of
+// the other is stranded.
 //
 //   bystander MESSAGES    of each thread, each way, half of them so long that they are fetched
 //
-// Exit status: of program.hpp; 1: something does not end in a minute, or is not what was sent.
+// Exit status: of program.hpp; 1: something does not end in a minute, or arrives with other bytes.
 
 #include <array>
 #include <atomic>

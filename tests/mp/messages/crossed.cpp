@@ -1,11 +1,11 @@
-// Figure 9 of Zambre et al., ICS'20: programs that are correct, and never end where a thread that
-// waits serves its own lane only. Rank 0 waits for what it has posted over its first lane, then for
-// that over its second. Of rank 1's threads each has a lane; the first is at a barrier, and makes
-// no progress, until all of the second's is over.
+// Figure 9 of Zambre et al., ICS'20: programs that are correct, and never end where a waiting
+// thread serves its own lane only. Rank 0 waits for its posts over its first lane, then for those
+// over its second. Of rank 1's threads each has a lane; the first is at a barrier, and makes no
+// progress, until all of the second's is over.
 //
 //   crossed sends|gets|puts ROUNDS    sends: so long that each waits for its receive
 //
-// Exit status: of program.hpp; 1: a thread waits for a minute, or payload is not what was sent.
+// Exit status: of program.hpp; 1: a thread waits for a minute, or a payload is wrong.
 
 #include <array>
 #include <barrier>
@@ -30,7 +30,7 @@ std::uint64_t number_of(int from, std::size_t lane, std::uint64_t round) {
   return round << 8 | static_cast<std::uint64_t>(from) << 4 | lane;
 }
 
-/// What this rank does on one of its lanes.
+/// The operations of this rank on one of its lanes.
 class Lane {
  public:
   Lane(Context& context, std::string_view what, std::size_t index)
@@ -55,7 +55,7 @@ class Lane {
     sent(&region, sizeof region);
     wait();
   }
-  /// What the other's gets read.
+  /// The memory that the other's gets read.
   void expose(std::uint64_t round) { fill(exposed_, number_of(1 - peer_, index_, round)); }
 
   void post(std::uint64_t round) {

@@ -3,8 +3,8 @@
 //
 //   exchange THREADS MESSAGES      MESSAGES in all, over the processes of the job
 //
-// Exit status: 0; 1 something has come that was not sent, or twice, or not at all, or was copied,
-// or not, against LARKLANE_MESSAGE_EAGER_MAX; 3 a call has failed, as standard error says.
+// Exit status: 0; 1 a message came with wrong bytes, or twice, or not at all, or was copied, or
+// not, against LARKLANE_MESSAGE_EAGER_MAX; 3 a call has failed, as standard error shows.
 
 #include <sched.h>
 
@@ -35,7 +35,7 @@ using larklane::program::got;
 
 constexpr std::size_t kLongest = 20000;
 
-/// Of one thread's messages to another's: what follows from whose and which.
+/// The bytes of one thread's messages to another: they follow from the threads and the number.
 struct Row {
   std::uint64_t state;
   explicit Row(std::uint64_t from, std::uint64_t to, std::uint64_t number)
@@ -59,7 +59,7 @@ struct Row {
   }
 };
 
-/// Bytes of the longest message that is copied, as the user has said.
+/// Bytes of the longest message that is copied, as the user has set.
 std::uint64_t copied_most() {
   static const std::uint64_t most = [] {
     const char* const told = std::getenv("LARKLANE_MESSAGE_EAGER_MAX");

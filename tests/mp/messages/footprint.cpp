@@ -1,10 +1,11 @@
-// What a process takes: docs/user/messages.md, "What it takes", whose figures are the limits here.
+// The memory and time that a process takes: docs/user/messages.md has the figures, which are the
+// limits here.
 //
-//   footprint used shm|tcp|verbs LANES ROUNDS    in a job of 4: what is in use, and, in ROUNDS more
-//                                                of messages, that it is used again
-//   footprint unused shm|tcp|verbs               of a job of any size, alone: what is not in use
-//   footprint times                              alone: to begin and to end, whatever number of
-//   lanes may be
+//   footprint used shm|tcp|verbs LANES ROUNDS    in a job of 4: resources in use, and, in ROUNDS
+//   more of messages, that they are used again
+//   footprint unused shm|tcp|verbs               of a job of any size, alone: unused resources
+//   footprint times                              alone: to begin and to end, with any number of
+//   lanes
 //
 // Exit status: of program.hpp; 1: it takes more than that.
 
@@ -63,7 +64,7 @@ struct Bytes {
 };
 
 constexpr std::int64_t kKib = 1024, kMib = 1024 * kKib;
-/// Of what is allocated more and more is touched: that has an end.
+/// More and more of the allocated memory is touched: that has an end.
 constexpr std::int64_t kUntold = std::int64_t{1} << 40;
 constexpr Bytes kNothing{4 * kKib, 16 * kKib, 0}, kNoneLeft{256 * kKib, kUntold, 0};
 
@@ -92,7 +93,7 @@ constexpr Limits kTcp{
     .long_send = {700, 800, 0},
 };
 
-/// Without what the kernel and the device have.
+/// Without the memory of the kernel and the device.
 constexpr Limits kVerbs{
     .context = {384 * kKib, 1 * kMib, 0},
     .lane = {2200 * kKib, 2200 * kKib, 0},
@@ -126,7 +127,7 @@ Bytes rest(Context& context) {
   meet(context);
   return bytes;
 }
-/// Says what each of `count` takes, of all that has come since `before`, and that it may.
+/// Prints the share of each of `count` in all memory since `before`, and checks it.
 Bytes account(Context& context, const char* what, std::int64_t count, const Bytes& before,
               const Bytes& most) {
   const Bytes now = rest(context);
@@ -171,11 +172,11 @@ class Exchange {
   }
   void exchange_long(int peer) {
     receive(peer, kLong, 0, kLongBytes);
-    meet(context_);  // nobody is sent what he does not expect: that has a row of its own
+    meet(context_);  // no process gets an unexpected message: that has a row of its own
     send(peer, kLong, 0, kLongBytes);
     wait(2);
   }
-  /// kEach wait, in one way after the other: tell(what, before, most) says what each of them takes.
+  /// kEach wait, in one way after the other: tell(what, before, most) prints the share of each.
   template <class Tell>
   void round(int peer, const Limits& limits, Tell&& tell) {
     Bytes before = rest(context_);
@@ -251,7 +252,7 @@ void use(const Limits& limits, std::size_t lanes, int rounds) {
   expect(Bytes::now() - at_first, kNoneLeft, "in the end", false);
 }
 
-/// Of a job of many, of which none but this one is there.
+/// Of a job of many; no process but this one is there.
 void use_nothing(const Limits& limits) {
   const Bytes at_first = Bytes::now();
   const auto context = begin();
@@ -316,7 +317,7 @@ void time_all() {
   expect_flat("to make one of 1, 8, 64 lanes", medians(firsts));
   expect_flat("to end with one of 1, 8, 64 lanes", medians(ends));
 
-  // Thirds: a lane may get its memory from what malloc took for the two before it.
+  // Thirds: a lane may get its memory from malloc's blocks for the two before it.
   constexpr int kThird = 21, kJobs = 5;
   std::array<std::vector<double>, 3> thirds;
   for (int job = 0; job < kJobs; ++job) {
@@ -340,7 +341,7 @@ int main(int argc, char** argv) {
   const std::string_view what = argc < 2 ? "" : argv[1];
   if (what == "times" && argc == 2) return time_all(), 0;
   if (argc < 3) fail(3, kUsage);
-  ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // touched is what was touched
+  ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);  // a touched page is one small page
   const Limits& limits = limits_of(argv[2]);
   if (what == "unused") return use_nothing(limits), 0;
   if (what != "used" || argc != 5) fail(3, kUsage);

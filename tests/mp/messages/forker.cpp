@@ -1,16 +1,16 @@
 // Two threads of each process exchange messages with the other process, short and long ones, while
-// the first thread forks again and again. All that the library has is static, so that a child's
-// exit() destroys it, there: with the messages of the parent under way, whatever locks the other
-// threads held at the fork. What the parent sends and receives stays what it was.
+// the first thread forks again and again. All objects of the library are static, so a child's
+// exit() destroys them there: with the parent's messages posted, and with any locks that other
+// threads held at the fork. The parent's messages stay intact.
 //
 //   forker exit|quick|killed|lives CHILDREN
 //
 //   exit    a child calls exit()
 //   quick   ... _exit()
 //   killed  ... is killed
-//   lives   it says so and waits for its end, which the launcher brings
+//   lives   it reports itself and waits for its end, which the launcher brings
 //
-// Exit status: of program.hpp; 1: something has come that was not sent, or a child does not end.
+// Exit status: of program.hpp; 1: a message came with wrong bytes, or a child does not end.
 
 #include <sys/wait.h>
 #include <unistd.h>

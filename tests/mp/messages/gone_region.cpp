@@ -2,9 +2,7 @@
 // and nothing is written, there or here.
 //
 //   gone_region alone|any    alone: each ends with an error, and nothing else fails with it,
-//   messages
-//                            go on both ways; any: the connection may go with it, which a put may
-//                            not hear of
+//   messages go on both ways; any: the connection may go with it, and a put may get no notice
 //
 // Exit status: of program.hpp.
 
@@ -95,7 +93,7 @@ class Place {
     options.signals_always = true;
     return options;
   }
-  /// Of what it posts, or of the post.
+  /// The end of the posted operation, or of the post.
   template <class Call>
   Status end_of(const std::string& what, Call&& call) {
     Result<Post> post = Post::retry;

@@ -1,7 +1,7 @@
-// A short message to a process that has never talked to us, while neither makes progress: it is
+// A short message to a process without a connection to us, while neither makes progress: it is
 // accepted all the same, and comes when they do.
 //
-//   idle FLAG    a file that is not there: its being there says that the message is accepted
+//   idle FLAG    a file that is not there yet; it appears once the message is accepted
 //
 // Exit status: of program.hpp.
 

@@ -1,11 +1,10 @@
 // All threads of all processes but rank 0 send to one thread of rank 0, as fast as they can, each
 // over a place of its own: none starves.
 //
-//   incast THREADS WINDOW SHARE    of WINDOW messages, counted when each thread has been heard,
-//   each
-//                                  has at least 1/SHARE of what it would have if all were equal
+//   incast THREADS WINDOW SHARE    of WINDOW messages, counted from the first message of every
+//   thread on, each has at least 1/SHARE of an equal share
 //
-// Exit status: of program.hpp; 1: a thread has less, or what comes is not what was sent, in order.
+// Exit status: of program.hpp; 1: a thread has less, or a message is wrong or out of order.
 
 #include <sched.h>
 
@@ -45,7 +44,7 @@ void send_until_stopped(Context& context, std::uint32_t thread, std::uint32_t th
                      Match::none);
   };
   while (!stopped.test()) {
-    // Who is on a core is no matter of the library's: each has short turns.
+    // The library does not choose the threads on a core: each has short turns.
     for (int turn = 0; turn < 64 && got(post(false), "post_send") != Post::retry; ++turn) ++sent;
     (void)vci.progress();
     ::sched_yield();
@@ -64,7 +63,7 @@ class Sink {
     for (Words& words : places_) receive(words);
   }
 
-  /// Until `is_so`: what comes is counted, and its place is free for the next.
+  /// Until `is_so`: messages are counted, and their places are free for the next.
   template <class IsSo>
   void hear(const char* what, IsSo&& is_so) {
     wait_for(vci_, what, [&] {
@@ -141,8 +140,8 @@ void receive_all(Context& context, std::uint32_t threads, std::uint64_t window, 
   if (static_cast<double>(least) * share < equal) fail(1, "a thread starves");
 }
 
-/// A core for who receives, and the others for who sends: a sender beside one that is never idle
-/// gets from the system what that one leaves.
+/// A core for the receiver, and the others for the senders: the system gives a sender beside a
+/// thread that is never idle only the rest.
 void take_core(bool is_receiver) {
   cpu_set_t all, mine;
   if (::sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) return;

@@ -2,8 +2,8 @@
 //
 //   leaver orderly|sudden    sudden: its context is not destroyed
 //
-// Exit status: 0; 1 something that was posted to rank 1 has not ended with an error in 10 s; 3 a
-// call has failed, as standard error says.
+// Exit status: 0; 1 a post to rank 1 has not ended with an error in 10 s; 3 a call has failed, as
+// standard error shows.
 
 #include <unistd.h>
 
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
     wait_for(vci, "a post", [&] {
       return got(larklane::post_send(vci, 0, 1, &word, sizeof word), "post_send") == Post::done;
     });
-    for (int turn = 0; turn < 1000; ++turn) (void)vci.progress();  // what is not out is lost
+    for (int turn = 0; turn < 1000; ++turn) (void)vci.progress();  // unsent messages are lost
   }
   if (std::strcmp(argv[1], "sudden") == 0) std::_Exit(0);
   return 0;

@@ -1,14 +1,13 @@
-// Two threads of rank 0 post on one lane at the same moment, and then nobody of that process does
-// anything: no thread makes progress, and the library's helper sleeps. Whatever was `done` comes
-// all the same, also what one of them has left to the other, who had the lane's lock.
+// Two threads of rank 0 post on one lane at the same moment, and then the process is idle: no
+// thread makes progress, and the library's helper sleeps. Every post that was `done` arrives all
+// the same, also one that a thread has left to the other, which had the lane's lock.
 //
-// (What a network refuses for the moment goes with the next turn: of so few it refuses none once
-// both sides have heard of each other.)
+// (A post that a network refuses for the moment goes with the next turn: of so few it refuses none
+// once both sides are connected.)
 //
 //   posters ROUNDS
 //
-// Exit status: of program.hpp; 1: something is stranded, refused, comes twice, or is not what was
-// sent.
+// Exit status: of program.hpp; 1: a message is stranded, refused, comes twice, or is wrong.
 
 #include <signal.h>
 #include <time.h>
@@ -30,13 +29,13 @@ using namespace larklane::program;
 constexpr std::size_t kPosters = 2, kEach = 50, kWordsMost = 6;
 constexpr std::uint32_t kPidTag = 100;
 
-/// How long each message is, and that it is that one.
+/// The length of each message, and its number.
 std::size_t words_of(std::uint64_t message) { return 1 + message % kWordsMost; }
 std::uint64_t number_of(std::size_t poster, std::uint64_t message) {
   return message * kPosters + poster;
 }
 
-/// Nothing is lost, and nobody is asked to post again: there is room for a round.
+/// Nothing is lost, and no thread has to post again: there is room for a round.
 void post_round(Vci& lane, std::size_t poster, RemoteCompletion there, std::uint64_t first) {
   std::array<std::uint64_t, kWordsMost> words{};
   for (std::uint64_t message = first; message < first + kEach; ++message) {

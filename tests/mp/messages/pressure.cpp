@@ -1,12 +1,10 @@
-// Rank 0 sends to rank 1, which takes nothing for a while: rank 0 hears `retry`, and neither's
+// Rank 0 sends to rank 1, which takes nothing for a while: rank 0 gets `retry`, and neither's
 // memory grows; then all comes.
 //
 //   pressure asleep|unreceived SECONDS    asleep: rank 1 makes no progress; unreceived: it does,
-//   but
-//                                         posts no receive, and frees no active message
+//   but posts no receive, and frees no active message
 //
-// Exit status: of program.hpp; 1: memory grows, a post is not refused, or what comes is not what
-// was sent.
+// Exit status: of program.hpp; 1: memory grows, a post is not refused, or a message is wrong.
 
 #include <signal.h>
 #include <time.h>
@@ -44,7 +42,7 @@ std::size_t words_of(Kind kind) {
 std::uint32_t tag_of(Kind kind, std::uint64_t which) {
   return static_cast<std::uint32_t>(which * kKinds + kind);
 }
-/// All payload lies in here; which message it is says where it begins.
+/// All payload lies in here; the place where it begins is the message's number.
 const std::vector<std::uint64_t>& payload() {
   static const std::vector<std::uint64_t> words = [] {
     std::vector<std::uint64_t> made(kStarts + kLongWords);
@@ -96,7 +94,7 @@ class Sender {
       if (!may_end(Kind{kind}) || flows_[kind].accepted < kUnfreed) is_accepted |= post(Kind{kind});
     return is_accepted;
   }
-  /// The peer allocates what a long active message needs: nothing but their number bounds that.
+  /// The peer allocates memory for a long active message: nothing but their number bounds that.
   bool may_end(Kind kind) const { return kind == long_messages && !is_asleep_; }
   bool post(Kind kind) {
     Flow& flow = flows_[kind];
@@ -194,7 +192,7 @@ void send_all(Context& context, RemoteCompletion there, bool is_asleep,
   sender.end();
 }
 
-/// Until rank 0 says so.
+/// Until rank 0 signals it.
 void take_nothing(std::vector<Vci>& lanes, bool is_asleep) {
   const sigset_t wake = go_on_signal();
   const timespec at_once{};
@@ -293,7 +291,7 @@ class Receiver {
 void receive_all(Context& context, CompletionQueue& mail, bool is_asleep) {
   std::vector<Vci> lanes = make_lanes(context);
   const pid_t pid = ::getpid();
-  // Over each lane, so that all are connected: who is asleep accepts no connection.
+  // Over each lane, so that all are connected: a sleeping process accepts no connection.
   for (Vci& lane : lanes)
     (void)posted(lane, "room for a process number",
                  [&] { return post_send(lane, 0, kPidTag, &pid, sizeof pid); });

@@ -1,6 +1,6 @@
 #pragma once
-// What the programs of this folder have in common. Exit status: 0; 1 something is not as it has to
-// be; 3 a call has failed.
+// Shared parts of the programs of this folder. Exit status: 0; 1 a result is wrong; 3 a call has
+// failed.
 
 #include <errno.h>
 #include <sched.h>
@@ -39,7 +39,7 @@ inline std::unique_ptr<Context> begin() {
   return std::move(context).value();
 }
 
-/// By which one process here tells another one of its host to go on.
+/// The signal by which one process here makes another one of its host go on.
 inline sigset_t go_on_signal() {
   sigset_t signal;
   sigemptyset(&signal);
@@ -51,7 +51,7 @@ inline void meet(Context& context) {
   if (!context.fence(&problem).ok()) fail(3, problem);
 }
 
-/// Until it is so: `turn` is what is done meanwhile.
+/// Until it is so: `turn` runs meanwhile.
 template <class IsSo, class Turn>
 void wait_until(const std::string& what, IsSo&& is_so, Turn&& turn) {
   const auto deadline = Clock::now() + std::chrono::seconds(240);
@@ -67,7 +67,7 @@ void wait_for(Vci& vci, const std::string& what, IsSo&& is_so) {
     if (vci.progress() == 0) ::sched_yield();
   });
 }
-/// What `call` posts, sooner or later.
+/// The result of `call`, which is repeated until it is accepted.
 template <class Call>
 Post posted(Vci& vci, const std::string& what, Call&& call) {
   Post post = Post::retry;

@@ -1,7 +1,7 @@
 // Rank 0 sends each of the others a message and is at the fence before they are connected; the
-// others come there when they have heard.
+// others come there when they have received it.
 //
-// Exit status: 0; 3 a call has failed, as standard error says.
+// Exit status: 0; 3 a call has failed, as standard error shows.
 
 #include <cstdio>
 

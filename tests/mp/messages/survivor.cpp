@@ -1,7 +1,7 @@
-// Rank 1 is killed by SIGKILL while all kinds of operations to it are under way, and long messages
-// from it: each of rank 0's ends, once, with an error where it is not complete, and then nothing
-// more is written into its memory; what is posted later is refused. Rank 2 does not notice, whether
-// messages to it are posted before that end has been heard of, or later.
+// Rank 1 is killed by SIGKILL while all kinds of operations to it are posted, and long messages
+// from it. Each of rank 0's ends, once, with an error where it is not complete, and then nothing
+// more is written into its memory; later posts are refused. Rank 2 does not notice, whether
+// messages to it are posted before rank 0 detects that end, or later.
 //
 //   survivor running|stopped|silent SECONDS
 //
@@ -9,8 +9,8 @@
 //   silent    ... it is not in the library any more, and sends nothing
 //   SECONDS   from the kill to the last end, at most
 //
-// Exit status: of program.hpp; 1: something does not end in time, ends twice or without an error,
-// or payload is not what was sent.
+// Exit status: of program.hpp; 1: an operation does not end in time, ends twice or without an
+// error, or a payload is wrong.
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -44,7 +44,7 @@ struct Introduction {
 
 enum Kind : std::uint32_t { send, message, put, kKinds };
 
-/// What each process has.
+/// The memory and lanes of a process.
 class Place {
  public:
   explicit Place(Context& context)
@@ -91,7 +91,7 @@ class Place {
     (void)next_told();
     return theirs;
   }
-  /// One of each kind, long and short, comes as it was sent, whatever else ends meanwhile.
+  /// One of each kind, long and short, arrives intact, even if other operations end meanwhile.
   void send_some(const Introduction& to, int rank) {
     std::vector<std::uint64_t> words(kLongWords);
     PostOptions options = telling(0);
@@ -159,8 +159,8 @@ class Place {
   Region region_;
 };
 
-/// As it is heard of. Over verbs the kernel may take a dying process's memory before its queue
-/// pairs: then what reads or writes it is refused.
+/// Any status of the peer's end. Over verbs the kernel may take a dying process's memory before its
+/// queue pairs: then reads and writes of it are refused.
 bool is_end_of_peer(Status status) {
   static const char* const provider = std::getenv("LARKLANE_MESSAGE_PROVIDER");
   static const bool is_verbs =
@@ -168,7 +168,7 @@ bool is_end_of_peer(Status status) {
   return status.code() == Errc::kPeerDown || (is_verbs && status.code() == Errc::kTransfer);
 }
 
-/// Operations of which each has to end once.
+/// Operations that have to end once each.
 class UnderWay {
  public:
   explicit UnderWay(Place& place) : place_(place) {}
@@ -186,7 +186,7 @@ class UnderWay {
                         place_.telling(ends_.size() - 1)),
               "post_recv");
   }
-  /// Is the memory of what has failed still as its owner has filled it?
+  /// Is the memory of failed operations still as its owner has filled it?
   void expect_untouched() const {
     for (const End& end : ends_)
       if (!end.huge.empty() && end.has_failed && !std::ranges::all_of(end.huge, is_mine))
@@ -216,7 +216,7 @@ class UnderWay {
  private:
   struct End {
     bool must_fail, is_there;
-    std::vector<std::uint64_t> huge;  // what it receives into, if that is watched
+    std::vector<std::uint64_t> huge;  // its receive buffer, if that is watched
     bool has_failed = false;
   };
   static bool is_mine(std::uint64_t word) { return word == kMine; }
@@ -257,7 +257,7 @@ void wait_until_still(Place& place, pid_t pid, How how) {
 void survive(Place& place, How how, double seconds_max) {
   const Introduction peer = place.introduced(1), other = place.introduced(2);
   for (const int rank : {1, 2}) place.send_some(rank == 1 ? peer : other, rank);
-  (void)place.introduced(2);  // and has looked at what was put
+  (void)place.introduced(2);  // and has checked the puts
   UnderWay operations(place);
   for (std::size_t i = 0; i < kHuge; ++i) operations.add_huge();
   wait_until_still(place, peer.pid, how);
@@ -322,7 +322,7 @@ int run(How how, double seconds_max) {
 
 int main(int argc, char** argv) {
   if (argc != 3) fail(3, "survivor running|stopped|silent SECONDS");
-  // The launcher would end all when one is killed: so that is a child of what it has started.
+  // The launcher would end all ranks when one is killed, so the victim is a child of the rank.
   const pid_t child = ::fork();
   if (child == 0) return run(how_of(argv[1]), std::strtod(argv[2], nullptr));
   int status = 0;

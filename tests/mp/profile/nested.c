@@ -1,5 +1,5 @@
-/* Rank 0 has each row of what it sends written in a region of one thread, by one of four threads;
- * the last one's is asked for with two, which OpenMP does not give. Prints "ok". */
+/* Rank 0 sends rows, each written in a region of one thread by one of four threads; the last one's
+ * region asks for two, which OpenMP does not give. Prints "ok". */
 #include <mpi.h>
 #include <omp.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* step [STEPS]: a stencil on a block of 256 rows of 4096 cells, whose last row goes to this same
+/* step [STEPS]: a stencil on a block of 256 rows of 4096 cells. Its last row goes to this same
  * process in 16 partitions and comes back as its halo: as many calls as a program with threads
- * makes, without waiting for anybody. With --plain the row is sent by Isend; with --threads, too,
- * and two threads compute. Prints "ok". Under callgrind, with --instr-atstart=no, the steps after
- * the first are counted: what start and end execute depends on how long an MPI waits there. */
+ * makes, without any wait. With --plain the row is sent by Isend; with --threads, too, and two
+ * threads compute. Prints "ok". Under callgrind, with --instr-atstart=no, the steps after the first
+ * are counted: the instructions of start and end depend on how long an MPI waits there. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

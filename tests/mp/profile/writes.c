@@ -1,7 +1,7 @@
-/* Rank 0 sends, three times each, buffers of 64 KiB: one of which each of 4 threads writes a
+/* Rank 0 sends, three times each, buffers of 64 KiB: one in which each of 4 threads writes a
  * quarter, thread 0 by read(2); one that thread 0 packs; a persistent send; a partitioned one. Rank
- * 1 looks whether all has come. Rank 0 says where they are; each thread of it sends a message to
- * nobody, with 100 + its number as tag. Prints "ok". */
+ * 1 checks whether all has come. Rank 0 prints their places; each thread of it sends a message to
+ * MPI_PROC_NULL, with 100 + its number as tag. Prints "ok". */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <mpi.h>

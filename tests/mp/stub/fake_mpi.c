@@ -1,5 +1,5 @@
-// Looks like an MPI to the stub: PMPI_Init, and with -DABI_SYMBOL=name the symbol that tells its
-// ABI.
+// Looks like an MPI to the stub: PMPI_Init, and with -DABI_SYMBOL=name the symbol that identifies
+// its ABI.
 
 #define PAIR(ret, name, params) \
   ret P##name params;           \

@@ -1,5 +1,5 @@
 // Calls every call on requests once: on requests of Larklane's, on the MPI's own, or on both in one
-// array. What of it a tool sees is counted by counter.c. One process.
+// array. counter.c counts the calls that a tool sees. One process.
 //
 //   handed_on ours|natives|mixed
 

@@ -1,4 +1,4 @@
-// Preloaded behind Larklane: says who may attach to the process, whenever that is set.
+// Preloaded behind Larklane: prints the permission to attach to the process, whenever that is set.
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// What libfabric refuses and fails, provoked by tables of calls of our own: opening, posting,
+// Refusals and failures of libfabric, provoked by call tables of the test: opening, posting,
 // reading completions, and completions in error.
 
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ class OfiError : public testing::Test {
   std::array<std::unique_ptr<net::Link>, 2> links;
 };
 
-/// libfabric's tcp, whose polls move the parts of a write in their order.
+/// libfabric's tcp; its polls move the parts of a write in order.
 class OfiParts : public OfiError {
  protected:
   using Parts = std::vector<FakeLibrary::Part>;
@@ -96,7 +96,7 @@ class OfiParts : public OfiError {
   Note note;
 };
 
-TEST_F(OfiParts, TheBeginningOfWhatIsLookedForIsItsLast) {
+TEST_F(OfiParts, TheBeginningOfAWatchedWriteIsItsLastPart) {
   for (const std::size_t length : {8, 24, 100})
     EXPECT_EQ(of_write(length, true), beginning_last(length)) << length;
   EXPECT_EQ(of_write(4, true), whole(4));
@@ -104,7 +104,7 @@ TEST_F(OfiParts, TheBeginningOfWhatIsLookedForIsItsLast) {
   EXPECT_EQ(library.parts, beginning_last(24));
 }
 
-TEST_F(OfiParts, WhatNobodyLooksForHasOne) {
+TEST_F(OfiParts, AnUnwatchedWriteHasOnePart) {
   for (const std::size_t length : {0, 8, 100}) EXPECT_EQ(of_write(length, false), whole(length));
 }
 
@@ -141,7 +141,7 @@ TEST_F(OfiUnordered, SmallWritesAreCopiedAndReportTheirCompletion) {
   EXPECT_EQ(note.ends, 3);
 }
 
-TEST_F(OfiError, WhateverIsRefusedAnEndpointIsOpenedOrNot) {
+TEST_F(OfiError, AnyRefusalOpensAnEndpointOrNone) {
   for (int step = 0; step < FakeLibrary::kSteps; ++step) {
     library.errors = {};
     library.errors[static_cast<std::size_t>(step)] = FI_EINVAL;
@@ -210,7 +210,7 @@ TEST_F(OfiError, ACompletionInErrorFailsItsOperationAndItsLink) {
   }
 }
 
-TEST_F(OfiError, WhatAPeerHasTriedAndWasRefusedIsNobodysError) {
+TEST_F(OfiError, ARefusedAccessOfAPeerIsNoErrorOfALink) {
   start();
   Note note;
   expect_posted(write(0, note));
@@ -226,7 +226,7 @@ TEST_F(OfiError, WhatAPeerHasTriedAndWasRefusedIsNobodysError) {
   EXPECT_EQ(note.ends, 1);
 }
 
-TEST_F(OfiError, AnErrorOfALinkThatIsGoneSaysNothing) {
+TEST_F(OfiError, AnErrorOfAClosedLinkIsIgnored) {
   start();
   Note note;
   expect_posted(write(0, note));

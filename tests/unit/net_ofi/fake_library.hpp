@@ -18,7 +18,7 @@
 
 namespace larklane::ofi {
 
-/// A libfabric that does nothing but what the test says. Thread safety: single-owner.
+/// A libfabric that does only the steps of the test. Thread safety: single-owner.
 class FakeLibrary {
  public:
   explicit FakeLibrary(const char* provider) {

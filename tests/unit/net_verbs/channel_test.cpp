@@ -103,7 +103,7 @@ class ChannelTest : public testing::Test {
   RecvRequest* receive_ = nullptr;
 };
 
-TEST_F(ChannelTest, NeighboursGoByOneQueueAndTheImmediateSaysFirstAndCount) {
+TEST_F(ChannelTest, NeighboursGoByOneQueueAndTheImmediateHasFirstAndCount) {
   open(2, 2);
   init();
   EXPECT_EQ(device_.pairs.size(), pairs_before_ + 2 * 3);
@@ -220,7 +220,7 @@ TEST_F(ChannelTest, AThousandLeaveNothing) {
   EXPECT_EQ(said_, "");
 }
 
-TEST_F(ChannelTest, WhatIsNoImmediateOfTheChannelFailsIt) {
+TEST_F(ChannelTest, AForeignImmediateFailsTheChannel) {
   open(1, 1);
   init();
   start();
@@ -242,7 +242,7 @@ TEST_F(ChannelTest, QueuesOfALinkEndTogether) {
   const std::uint32_t broken = posted().front().first;
   ASSERT_NE(posted().back().first, broken);
   device_.fail(*device_.pairs[broken], IBV_WC_RETRY_EXC_ERR);
-  // Nothing else happens on the device: what is posted on the other queues has ended with that.
+  // Nothing else happens on the device: the requests on the other queues have ended with that.
   for (int turn = 0; turn < 4; ++turn)
     for (std::size_t side = 0; side < 2; ++side) {
       sides_[side]->progress();
@@ -275,7 +275,7 @@ TEST_F(ChannelTest, ALinkOfManyThatHasFailedUnderOneCarriesNoOther) {
   end_round();
 }
 
-TEST_F(ChannelTest, SidesThatDifferAreToldSo) {
+TEST_F(ChannelTest, SidesThatDifferFailWithThatCause) {
   open(2, 0);
   EXPECT_EQ(names_[0], "verbs/roce/2-a-channel");
   EXPECT_EQ(names_[1], "verbs/roce");
@@ -285,7 +285,7 @@ TEST_F(ChannelTest, SidesThatDifferAreToldSo) {
   EXPECT_NE(said_.find("LARKLANE_VERBS_CHANNEL_QUEUES"), std::string::npos) << said_;
 }
 
-TEST_F(ChannelTest, SidesThatDifferAreToldSoAlsoByTheSender) {
+TEST_F(ChannelTest, SidesThatDifferFailWithThatCauseAlsoByTheSender) {
   open(2, 0);
   send_ = must(sides_[0]->network->send_init(args_of("receiver", 1, from_, kPartitions),
                                              sides_[0]->state, {0}));

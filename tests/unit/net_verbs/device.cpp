@@ -1,3 +1,5 @@
+// The fake RDMA device: carries out work requests in memory.
+
 #include "device.hpp"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 #pragma once
 // An RDMA device made of this process's memory: libibverbs' calls, defined by the test program
-// instead of the library. Nothing happens on it until a test says so: run(). One device, one
-// process; queue pairs find each other by their numbers.
+// instead of the library. It moves nothing until a test calls run(). One device, one process; queue
+// pairs find each other by their numbers.
 
 #include <infiniband/verbs.h>
 
@@ -39,7 +39,7 @@ struct FakeQueuePair : ibv_qp {
 struct FakeCompletionQueue : ibv_cq {
   std::deque<ibv_wc> completions;
   bool is_armed = false;
-  bool is_for_solicited = false;  ///< while it is armed: what is posted so is what raises an event
+  bool is_for_solicited = false;  ///< while it is armed: work posted so raises an event
 };
 
 struct FakeReceiveQueue : ibv_srq {
@@ -48,7 +48,7 @@ struct FakeReceiveQueue : ibv_srq {
   std::uint64_t wr_id = 0;  // of all receives: the last one's
 };
 
-/// What the calls below work on, afresh for each test. Thread safety: single-owner.
+/// The state that the calls below work on, afresh for each test. Thread safety: single-owner.
 class FakeDevice {
  public:
   FakeDevice();
@@ -64,7 +64,7 @@ class FakeDevice {
                     ibv_wc_status request_status = IBV_WC_WR_FLUSH_ERR);
   std::uint32_t waiting() const;
 
-  // What tests may change before they open anything.
+  // Settings that tests may change before they open anything.
   bool is_present = true;
   ibv_device_attr attributes{};
   ibv_port_attr port{};
@@ -82,12 +82,12 @@ class FakeDevice {
   bool is_poll_broken = false;
   bool does_withhold_at_fork = false;    ///< registered pages, as after ibv_fork_init()
   std::uint32_t receives_memory = ~0u;   ///< more receives of a queue than this: ENOMEM
-  std::deque<ibv_async_event> events{};  ///< that nobody has read
+  std::deque<ibv_async_event> events{};  ///< unread ones
   int events_end = EAGAIN;               ///< errno when there are none
-  // What happened.
+  // Counts of calls and events.
   std::uint32_t thread_domains = 0;  ///< those that are there
   std::set<ibv_pd*> parent_domains;
-  std::uint64_t carried_out = 0;  ///< requests, whoever has posted them
+  std::uint64_t carried_out = 0;  ///< requests of all posters
   std::uint32_t not_ready = 0;    ///< immediates that met no receive
   std::uint32_t overruns = 0;     ///< of completion queues
   std::uint32_t events_unacknowledged = 0;

@@ -16,7 +16,7 @@ class EndpointTest : public Pair {
   }
 };
 
-TEST_F(EndpointTest, ConsumedReceivesAreReplenishedBeforeAnybodyHears) {
+TEST_F(EndpointTest, ConsumedReceivesAreReplenishedBeforeAnyCallback) {
   start();
   struct Checking final : net::Receiver {
     void on_immediate(std::uint32_t) override {
@@ -86,7 +86,7 @@ TEST_F(EndpointTest, ImmediatesCarryAll32Bits) {
   EXPECT_EQ(heard[1].all, (std::vector<std::uint32_t>{0x1234'5678, 0xffff'ffff}));
 }
 
-TEST_F(EndpointTest, ReservesNoMoreThanTheDeviceHasAndSaysSo) {
+TEST_F(EndpointTest, ReservesNoMoreThanTheDeviceHasAndLogsIt) {
   start();
   EXPECT_EQ(fabric->limits().immediates_max, 1000u);
   std::string said;
@@ -98,7 +98,7 @@ TEST_F(EndpointTest, ReservesNoMoreThanTheDeviceHasAndSaysSo) {
   ASSERT_TRUE(endpoints[0]->reserve_immediates(100).ok());
   endpoints[0]->release_immediates(500);
   ASSERT_TRUE(endpoints[0]->reserve_immediates(500).ok());
-  EXPECT_EQ(counters().receives, 1000u);  // what was posted is used again
+  EXPECT_EQ(counters().receives, 1000u);  // posted receives are used again
   EXPECT_EQ(endpoints[0]->reserve_immediates(0xffff'ffff).code(), Errc::kNoMemory);
 }
 
@@ -201,7 +201,7 @@ TEST_F(EndpointTest, AnEventIsSleptOnAndNoneIsMissed) {
   EXPECT_TRUE(endpoints[0]->arm(net::Wake::all));
 }
 
-/// Somebody sleeps on a queue for what is needed.
+/// A thread sleeps on a queue for needed completions.
 class NeededTest : public EndpointTest {
  protected:
   bool is_woken(int side = 0) {
@@ -215,7 +215,7 @@ class NeededTest : public EndpointTest {
   }
 };
 
-TEST_F(NeededTest, DataWakesNobody) {
+TEST_F(NeededTest, DataWakesNoSleeper) {
   start();
   ASSERT_TRUE(endpoints[1]->reserve_immediates(2).ok());
   for (auto& endpoint : endpoints) EXPECT_TRUE(endpoint->arm(net::Wake::needed));
@@ -238,7 +238,7 @@ TEST_F(NeededTest, ASmallImmediateWakes) {
   EXPECT_TRUE(is_woken(1));
 }
 
-TEST_F(NeededTest, ACompletionThatWakesDoesWheneverItWasPosted) {
+TEST_F(NeededTest, AWakingCompletionWakesRegardlessOfItsPostTime) {
   start();
   Note before;
   ASSERT_EQ(must(write(before)), net::Post::posted);
@@ -249,7 +249,7 @@ TEST_F(NeededTest, ACompletionThatWakesDoesWheneverItWasPosted) {
   EXPECT_TRUE(endpoints[0]->arm(net::Wake::needed));
   Note idle_one = idle(), after;
   ASSERT_EQ(must(write(idle_one)), net::Post::posted);
-  device.run();  // signalled, and seen by nobody
+  device.run();  // signalled, and not polled
   EXPECT_FALSE(is_woken());
   ASSERT_EQ(must(write(after)), net::Post::posted);
   device.run();
@@ -262,7 +262,7 @@ TEST_F(NeededTest, ACompletionThatWakesDoesWheneverItWasPosted) {
   EXPECT_FALSE(is_woken()) << "nothing is awaited any more";
 }
 
-TEST_F(NeededTest, WhatFollowsOneThatWakesIsFlushedWhileOthersSleep) {
+TEST_F(NeededTest, WorkBehindAWakingOneIsFlushedWhileOthersSleep) {
   start();
   Note first, second;
   EXPECT_TRUE(endpoints[0]->arm(net::Wake::needed));
@@ -291,7 +291,7 @@ TEST_F(NeededTest, AQueueThatFillsUpWakesBeforeItIsFull) {
   EXPECT_FALSE(is_woken()) << "it is empty again";
 }
 
-TEST_F(EndpointTest, NobodySleepsWhileAFlushIsToBePosted) {
+TEST_F(EndpointTest, NoThreadSleepsWhileAFlushIsDue) {
   start();
   std::array<Note, 2> notes;
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
@@ -320,7 +320,7 @@ TEST_F(EndpointTest, ABrokenCompletionQueueEndsEverythingOnce) {
   for (const Note& note : notes) ASSERT_EQ(note.ends, 1);
 }
 
-TEST_F(EndpointTest, AProbeTouchesNoMemoryAndTellsWhetherThePeerAnswers) {
+TEST_F(EndpointTest, AProbeTouchesNoMemoryAndReportsWhetherThePeerAnswers) {
   start();
   Note answered, lost;
   ASSERT_EQ(must(links[0]->probe(answered)), net::Post::posted);

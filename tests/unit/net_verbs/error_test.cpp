@@ -1,5 +1,5 @@
-// What completes with an error: what its status means, and that with one of a link's operations, or
-// of its receives, all of the link end, once, and nothing else does.
+// Completions in error: the meaning of their status. An error of one of a link's operations, or
+// receives, ends all operations of the link, once, and nothing else.
 
 #include <algorithm>
 #include <cstdint>
@@ -22,7 +22,7 @@ constexpr Errc meaning_of(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_SUCCESS:
       return Errc::kOk;
-    // Nobody answers, or the connection has ended for a reason that is not told here.
+    // No answer, or the connection has ended for a reason that is not known here.
     case IBV_WC_RETRY_EXC_ERR:
     case IBV_WC_RESP_TIMEOUT_ERR:
     case IBV_WC_WR_FLUSH_ERR:
@@ -45,10 +45,10 @@ constexpr Errc meaning_of(ibv_wc_status status) {
     case IBV_WC_REM_INV_RD_REQ_ERR:
     case IBV_WC_REM_ABORT_ERR:
     case IBV_WC_RNR_RETRY_EXC_ERR:
-    // The device does not say who.
+    // The device does not report the side.
     case IBV_WC_FATAL_ERR:
     case IBV_WC_GENERAL_ERR:
-    // Of tags, of which we have none.
+    // Of tags, which we do not use.
     case IBV_WC_TM_ERR:
     case IBV_WC_TM_RNDV_INCOMPLETE:
       return Errc::kTransfer;
@@ -76,7 +76,7 @@ TEST_P(ErrorTest, EndsAllOnceWithTheFirstCause) {
   settle();
   for (std::size_t i = 0; i < notes.size(); ++i) {
     ASSERT_EQ(notes[i].ends, 1) << i;
-    // Those before it had arrived, although only the first of them said so.
+    // Those before it had arrived, although only the first of them completed.
     ASSERT_EQ(notes[i].status, i < 5 ? Status() : error) << i;
   }
   for (const Note& note : reads) {
@@ -117,8 +117,8 @@ TEST(StatusTest, OfANumberThatNoHeaderHasATransferHasFailed) {
 
 constexpr std::uint32_t kReserved = 20;
 
-/// Two links between two endpoints, of which the later one fails. With so many queue pairs for
-/// writes; 0: one for all channels.
+/// Two links between two endpoints; the later one fails. With so many queue pairs for writes; 0:
+/// one for all channels.
 class ReceiveErrorTest : public Pair, public testing::WithParamInterface<std::uint32_t> {
  protected:
   void SetUp() override {
@@ -135,11 +135,11 @@ class ReceiveErrorTest : public Pair, public testing::WithParamInterface<std::ui
     links[0]->carry_only(net::ChannelHalf::send, std::nullopt, 8);
     links[1]->carry_only(net::ChannelHalf::receive, slot, 8);
   }
-  /// The receiver's: its own writes go by the first one, what comes by the last one.
+  /// The receiver's: its own writes go by the first one, arriving ones by the last one.
   FakeQueuePair& first_pair() { return pair(0); }
   FakeQueuePair& last_pair() { return pair(writes_count() - 1); }
   FakeQueuePair& first_of_later_link() { return pair_of(2, 0); }
-  /// What the receiver has under way itself.
+  /// Operations that the receiver has posted itself.
   void post_some() {
     for (std::size_t i = 0; i < notes.size(); ++i)
       ASSERT_EQ(must(i % 5 == 0 ? links[1]->read(transfer(8), notes[i])
@@ -211,31 +211,31 @@ INSTANTIATE_TEST_SUITE_P(Queues, ReceiveErrorTest, testing::Values(0, 1, 3));
 TEST_P(ReceiveErrorTest, EndsItsLinkWithTheCause) {
   post_some();
   device.fail_receive(last_pair(), IBV_WC_LOC_LEN_ERR);
-  // What is flushed may say so later: nobody waits for it.
+  // A flushed operation may complete later: no thread waits for it.
   for (FakeCompletionQueue* queue : device.completion_queues)
     queue->completions.resize(std::min<std::size_t>(queue->completions.size(), 1));
   expect_ended(error_of(IBV_WC_LOC_LEN_ERR));
 }
 
-TEST_P(ReceiveErrorTest, EndsALinkThatHasNothingUnderWay) {
+TEST_P(ReceiveErrorTest, EndsAnIdleLink) {
   device.fail_receive(last_pair(), IBV_WC_LOC_PROT_ERR);
   (void)must(endpoints[1]->poll(64));
   expect_dead(error_of(IBV_WC_LOC_PROT_ERR));
 }
 
-TEST_P(ReceiveErrorTest, OneThatIsFlushedLeavesItToWhatIsUnderWayToSayWhy) {
+TEST_P(ReceiveErrorTest, AFlushedReceiveLeavesTheCauseToPostedOperations) {
   post_some();
   device.fail_receive(first_pair(), IBV_WC_WR_FLUSH_ERR, IBV_WC_REM_ACCESS_ERR);
   expect_ended(error_of(IBV_WC_REM_ACCESS_ERR));
 }
 
-TEST_P(ReceiveErrorTest, OneThatIsFlushedEndsALinkThatHasNothingUnderWay) {
+TEST_P(ReceiveErrorTest, AFlushedReceiveEndsAnIdleLink) {
   device.fail_receive(last_pair(), IBV_WC_WR_FLUSH_ERR);
   (void)must(endpoints[1]->poll(64));
   expect_dead(error_of(IBV_WC_WR_FLUSH_ERR));
 }
 
-TEST_P(ReceiveErrorTest, SaysNothingNewOfALinkThatIsDead) {
+TEST_P(ReceiveErrorTest, IsIgnoredOnADeadLink) {
   post_some();
   links[1]->end(error_of(IBV_WC_RETRY_EXC_ERR));
   for (const ibv_wc_status status : {IBV_WC_WR_FLUSH_ERR, IBV_WC_LOC_LEN_ERR})
@@ -243,7 +243,7 @@ TEST_P(ReceiveErrorTest, SaysNothingNewOfALinkThatIsDead) {
   expect_ended(error_of(IBV_WC_RETRY_EXC_ERR));
 }
 
-TEST_P(ReceiveErrorTest, SaysNothingOfALinkThatIsClosed) {
+TEST_P(ReceiveErrorTest, IsIgnoredOnAClosedLink) {
   const std::uint32_t before = last_pair().qp_num;
   for (const ibv_wc_status status : {IBV_WC_WR_FLUSH_ERR, IBV_WC_LOC_LEN_ERR})
     device.fail_receive(last_pair(), status);
@@ -258,7 +258,7 @@ TEST_P(ReceiveErrorTest, SaysNothingOfALinkThatIsClosed) {
 }
 
 // As a device may give it again at once.
-TEST_P(ReceiveErrorTest, LeftOfALinkThatIsClosedItSaysNothingOfALaterOneOfThatNumber) {
+TEST_P(ReceiveErrorTest, OfAClosedLinkIsIgnoredOnALaterOneOfThatNumber) {
   const std::uint32_t before = last_pair().qp_num, first = first_of_later_link().qp_num;
   device.fail_receive(last_pair(), IBV_WC_LOC_LEN_ERR);
   EXPECT_FALSE(endpoints[1]->arm(net::Wake::all)) << "it has come, and waits for a poll";
@@ -273,7 +273,7 @@ TEST_P(ReceiveErrorTest, LeftOfALinkThatIsClosedItSaysNothingOfALaterOneOfThatNu
   expect_works(links, 1);
 }
 
-// However many fail: what comes over the others still finds as many as were reserved.
+// However many fail: immediates over the others still find as many receives as were reserved.
 TEST_P(ReceiveErrorTest, TakesNoReceiveFromOthers) {
   for (int round = 0; round < 10; ++round) {
     for (std::uint32_t i = 0; i < kReserved; ++i)

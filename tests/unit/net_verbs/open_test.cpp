@@ -1,4 +1,4 @@
-// What is opened, and what is said when it can't be; offers; memory.
+// Opened objects, and the errors when one can't be opened; offers; memory.
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -31,7 +31,7 @@ void expect_part(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
 }
 
-TEST_F(OpenTest, TellsItsLimits) {
+TEST_F(OpenTest, ReportsItsLimits) {
   start();
   const net::Limits& limits = fabric->limits();
   EXPECT_EQ(limits.provider, "verbs fake0 port 1");
@@ -43,7 +43,7 @@ TEST_F(OpenTest, TellsItsLimits) {
   EXPECT_EQ(links[0]->write(transfer((1u << 23) + 1), note).error(), Errc::kInvalidArgument);
 }
 
-TEST_F(OpenTest, TellsWhatItHasChosenAndWhy) {
+TEST_F(OpenTest, ReportsItsChoiceAndTheReason) {
   start();
   const std::string chosen = fabric->limits().choices;
   expect_part(chosen, "GID 0 (RoCE v2, ::ffff:10.");
@@ -58,7 +58,7 @@ TEST_F(OpenTest, TellsWhatItHasChosenAndWhy) {
 }
 
 // With ibv_fork_init(), which others in the process may have called.
-TEST_F(OpenTest, AForkedProcessKeepsWhatIsRegistered) {
+TEST_F(OpenTest, AForkedProcessKeepsRegisteredMemory) {
   utsname system{};
   ASSERT_EQ(::uname(&system), 0);
   if (std::strtol(system.release, nullptr, 10) < 6)
@@ -111,7 +111,7 @@ TEST_F(OpenTest, NamesEveryCauseAndRemedy) {
   expect_part(refused({}, Errc::kUnreachable), "ibverbs-providers");
 }
 
-TEST_F(OpenTest, NamesTheLockedMemoryLimitOrWhatIsUsedUp) {
+TEST_F(OpenTest, NamesTheLockedMemoryLimitOrTheExhaustedResource) {
   device.create_cq_error = ENOMEM;
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_MEMLOCK, &before), 0);
@@ -165,7 +165,7 @@ TEST_F(OpenTest, BothSidesQueuesMeetByTheirPurpose) {
     EXPECT_LT(pair->to_send.retry_cnt, 7);  // Soft-RoCE would ask the dead for ever
     EXPECT_EQ(pair->to_send.rnr_retry, 0);
   }
-  EXPECT_EQ(queue(0).to_send.max_rd_atomic, 8);             // what the device begins at once
+  EXPECT_EQ(queue(0).to_send.max_rd_atomic, 8);             // as many as the device begins at once
   EXPECT_FALSE(links[0]->connect(links[1]->offer()).ok());  // again
 }
 
@@ -238,7 +238,7 @@ TEST(VerbsOffer, NothingBrokenIsBelieved) {
   EXPECT_FALSE(infiniband(1, {}));
 }
 
-TEST(VerbsOffer, WhateverComesItIsRefusedOrPossible) {
+TEST(VerbsOffer, AnyOfferIsRefusedOrPossible) {
   std::uint32_t state = 99;
   auto bytes = encode(kOffer);
   for (int turn = 0; turn < 200000; ++turn) {

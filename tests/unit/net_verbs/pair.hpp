@@ -19,7 +19,7 @@
 
 namespace larklane::verbs {
 
-/// Of what has to succeed.
+/// The value of a result that has to succeed.
 template <class T>
 T must(Result<T> result) {
   if (!result) throw std::runtime_error(errc_name(result.error().code()));

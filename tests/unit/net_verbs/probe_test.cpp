@@ -1,6 +1,6 @@
 // A link that is silent while a round is open is probed, and lost if its peer's host does not
 // answer: two processes' channels on one device made of memory, which acknowledges when the test
-// says so.
+// calls for it.
 
 #include <algorithm>
 #include <iterator>
@@ -117,7 +117,7 @@ TEST_F(ProbeTest, AHostThatAnswersIsProbedOnceInTheTimeOfSilence) {
   EXPECT_TRUE(said_.empty()) << said_.front();
 }
 
-TEST_F(ProbeTest, OneIsUnderWayAtMost) {
+TEST_F(ProbeTest, AtMostOneIsPosted) {
   start_and_send(1);
   for (std::uint64_t look = 0; look < 20; ++look) at(look * kLookNs);
   EXPECT_EQ(probes(0), 1u);
@@ -148,7 +148,7 @@ TEST_F(ProbeTest, AReceiverThatWaitsForAHostThatIsGoneFails) {
   FakeQueuePair* const pair = waiting_pair(1);
   ASSERT_NE(pair, nullptr);
   device_.fail(*pair, IBV_WC_RETRY_EXC_ERR);
-  // Whoever polls finds it; the helper, which looks every 100 ms meanwhile, says so.
+  // Any thread that polls finds it; the helper, which polls every 100 ms meanwhile, reports it.
   sides_[1]->progress();
   EXPECT_LE(helpers_[1].lanes.front()->next_time_ns(), 2 * kLookNs + 100'000'000);
   helpers_[1].at(2 * kLookNs + 100'000'000);
@@ -159,7 +159,7 @@ TEST_F(ProbeTest, AReceiverThatWaitsForAHostThatIsGoneFails) {
   EXPECT_TRUE(is_said("no link to sender on lane 0: its host does not answer"));
   receive_->finish();
 
-  // Who can still hear of it fails, too.
+  // The peer that can still be notified fails, too.
   while (sides_[1]->deliver_to(*sides_[0])) {
   }
   ASSERT_EQ(send_->poll(), Completion::failed);
@@ -167,8 +167,8 @@ TEST_F(ProbeTest, AReceiverThatWaitsForAHostThatIsGoneFails) {
   send_->finish();
 }
 
-// Its rounds end although nothing of it is under way, before a probe would find out.
-TEST_F(ProbeTest, AReceiverWhoseReceiveHasFailedFailsWithTheCause) {
+// Its rounds end although it has posted nothing, before a probe would detect it.
+TEST_F(ProbeTest, AReceiverWithAFailedReceiveFailsWithTheCause) {
   start_and_send(2);
   at(0);
   device_.fail_receive(*pair_to(1), IBV_WC_LOC_PROT_ERR);
@@ -214,7 +214,7 @@ TEST_F(ProbeTest, ALinkThatAnotherChannelHasLostIsLostForAll) {
   send_->finish();
 }
 
-TEST_F(ProbeTest, ADeviceThatIsLostFailsWhatWaitsWithTheReason) {
+TEST_F(ProbeTest, ALostDeviceFailsPendingRoundsWithTheReason) {
   start_and_send(1);
   at(0);
   ibv_async_event event{};

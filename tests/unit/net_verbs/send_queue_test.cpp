@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(Posts, SendQueueTest, testing::Bool(), [](const auto& i
   return is_extended.param ? "extended" : "plain";
 });
 
-TEST_P(SendQueueTest, EachLaneHasAThreadDomainAndPostsByWhatTheDeviceTakes) {
+TEST_P(SendQueueTest, EachLaneHasAThreadDomainAndPostsByTheDevicesCalls) {
   start();
   std::array<Note, 30> notes;
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
@@ -61,7 +61,7 @@ TEST_P(SendQueueTest, OfABurstEverySixteenthIsSignalledAndTheRestIsFlushed) {
   EXPECT_EQ(counters().flushes, 1u);
 }
 
-TEST_P(SendQueueTest, TheOneThatIsSaidToBeTheLastIsSignalledAndSparesTheFlush) {
+TEST_P(SendQueueTest, TheDeclaredLastIsSignalledAndSparesTheFlush) {
   start();
   ASSERT_TRUE(endpoints[1]->reserve_immediates(20).ok());
   for (const bool is_prepared : {false, true}) {
@@ -88,7 +88,7 @@ TEST_P(SendQueueTest, TheOneThatIsSaidToBeTheLastIsSignalledAndSparesTheFlush) {
   EXPECT_EQ(counters().flushes, 0u);
 }
 
-TEST_P(SendQueueTest, WhatWasRefusedAsTheLastLeavesNoOtherSignalled) {
+TEST_P(SendQueueTest, ARefusedLastLeavesNoOtherSignalled) {
   start();
   ASSERT_TRUE(endpoints[1]->reserve_immediates(30).ok());
   std::array<Note, 20> notes;
@@ -103,7 +103,7 @@ TEST_P(SendQueueTest, WhatWasRefusedAsTheLastLeavesNoOtherSignalled) {
   ASSERT_EQ(post(refused), net::Post::retry);
   device.post_send_error = 0;
   ASSERT_EQ(device.run(1), 1u);
-  ASSERT_EQ(must(endpoints[0]->poll(1)), 1u);  // the last signalled one is still under way
+  ASSERT_EQ(must(endpoints[0]->poll(1)), 1u);  // the last signalled one has not completed
   for (std::size_t i = 17; i < 20; ++i) ASSERT_EQ(post(notes[i]), net::Post::posted);
   std::uint32_t signalled = 0;
   for (const FakeRequest& request : queue(0).requests)
@@ -113,7 +113,7 @@ TEST_P(SendQueueTest, WhatWasRefusedAsTheLastLeavesNoOtherSignalled) {
   for (const Note& note : notes) ASSERT_TRUE(note.ends == 1 && note.status.ok());
 }
 
-TEST_P(SendQueueTest, NothingIsLeftBehindWhateverTheLengthOfTheBurst) {
+TEST_P(SendQueueTest, NothingIsLeftBehindByBurstsOfAnyLength) {
   start();
   for (std::size_t length = 1; length <= 127; ++length) {
     std::vector<Note> notes(length);
@@ -137,7 +137,7 @@ TEST_P(SendQueueTest, FullIsRetryAndGoesOnAfterAPoll) {
   EXPECT_EQ(late.ends, 1);
 }
 
-TEST_P(SendQueueTest, WhatTheDeviceCallsFullIsRetry) {
+TEST_P(SendQueueTest, AFullDeviceQueueIsRetry) {
   start();
   Note first, second;
   ASSERT_EQ(must(write(first)), net::Post::posted);
@@ -177,7 +177,7 @@ TEST_P(SendQueueTest, PollServesNoMoreThanAskedFor) {
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
   device.run();
   for (int turn = 0; turn < 33; ++turn) ASSERT_EQ(must(endpoints[0]->poll(1)), 1u);
-  EXPECT_EQ(must(endpoints[0]->poll(1)), 0u);  // the flush is under way
+  EXPECT_EQ(must(endpoints[0]->poll(1)), 0u);  // the flush has not completed
   device.run();
   EXPECT_EQ(must(endpoints[0]->poll(64)), 7u);
 }
@@ -227,7 +227,7 @@ TEST_P(SendQueueTest, ReadsHaveAQueueOfTheirOwnAndAllAreSignalled) {
   EXPECT_EQ(counters().flushes, 0u);
 }
 
-TEST_P(SendQueueTest, ARefusedPostEndsWhatWasUnderWay) {
+TEST_P(SendQueueTest, ARefusedPostEndsPostedOperations) {
   start();
   std::array<Note, 20> notes;
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
@@ -242,7 +242,7 @@ TEST_P(SendQueueTest, ARefusedPostEndsWhatWasUnderWay) {
   }
 }
 
-TEST_P(SendQueueTest, AFlushThatIsRefusedEndsWhatItWasFor) {
+TEST_P(SendQueueTest, ARefusedFlushEndsItsOperations) {
   start();
   std::array<Note, 3> notes;
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
@@ -276,7 +276,7 @@ TEST_P(SendQueueTest, AnOperationMayPostAndMayEndItsLink) {
   EXPECT_EQ(counters().flushes, 0u);  // posted before the flush was decided on
 }
 
-TEST_P(SendQueueTest, ALinkInThePlaceOfAClosedOneHearsNothingOfIt) {
+TEST_P(SendQueueTest, ALinkInThePlaceOfAClosedOneGetsNoneOfItsCompletions) {
   start();
   std::array<Note, 3> notes;
   for (Note& note : notes) ASSERT_EQ(must(write(note)), net::Post::posted);
