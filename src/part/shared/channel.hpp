@@ -467,7 +467,7 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   std::atomic<bool> peer_closed_{false};
   // Written by match(), then published.
   Match match_{};
-  std::optional<RecvSide<RealPlatform>> side_;
+  std::unique_ptr<RecvSide<RealPlatform>> side_;
   std::optional<SharedCopy<RealPlatform>> shared_copy_;
   std::optional<DeadlineWatch<RealPlatform>> deadlines_;
   bool is_on_demand_ = false;  ///< Parrived expires words of ready partitions

@@ -32,7 +32,8 @@ bool RecvChannel::match(Match match) {
   // Published to the sender by the first open().
   view.header().accepted = {reinterpret_cast<std::uint64_t>(args_.buffer),
                             args_.type->is_contiguous() ? 0u : 1u};
-  side_.emplace(view, match_.shape, static_cast<std::uint32_t>(partitions_));
+  side_ = std::make_unique<RecvSide<RealPlatform>>(view, match_.shape,
+                                                   static_cast<std::uint32_t>(partitions_));
   shared_copy_.emplace(view.header().shared_copies, match_.shape.partition_bytes, piece_bytes_);
   if (const std::uint64_t after = view.header().deadline_ns;
       after != 0 && match_.shape.mode == Mode::direct)
@@ -43,7 +44,7 @@ bool RecvChannel::match(Match match) {
   const bool opens_slots = start_waits_ && side_->mode() == Mode::slots;
   if (opens_slots) (void)side_->open(1, *this);  // slots have no plan that could be invalid
   // release: pairs with usable()'s acquire.
-  usable_.store(&*side_, std::memory_order_release);
+  usable_.store(side_.get(), std::memory_order_release);
   arrival_marks_ = side_->marks();
   // release: `arrival_marks_`; pairs with parrived()'s acquire.
   if (arrival_marks_ != nullptr)
