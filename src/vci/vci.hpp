@@ -112,9 +112,9 @@ class Vci final {
 
   /// One turn of a lane that is another thread's: makes that come out. Takes microseconds.
   std::uint32_t progress_by_asking() noexcept;
-  /// From now on the calling thread owns it without a lock. progress() of all other threads does
-  /// nothing, and their other calls take microseconds, or wait until this thread is out. @pre no
-  /// thread owns it
+  /// From now on the calling thread owns it without a lock. In other threads progress() does
+  /// nothing, post_directly() and coalesce() return false, and other calls take microseconds, or
+  /// wait until this thread is out. @pre no thread owns it
   /// @return false: this kernel can't do that (membarrier(2)); all threads share it as before
   bool own() noexcept;
   /// All threads share it again. By any thread. @pre no thread posts or makes progress on it

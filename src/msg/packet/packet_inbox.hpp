@@ -80,8 +80,8 @@ class PacketInbox final {
     return deliver_all(deliver);
   }
 
-  /// The peer may write at positions before it. acquire: pairs with deliver_head()'s release; the
-  /// delivered bytes have been read.
+  /// Records before this position are delivered; the peer may write one ring beyond it. acquire:
+  /// pairs with deliver_head()'s release, after the delivered bytes have been read.
   std::uint64_t freed() const noexcept { return freed_.load(std::memory_order_acquire); }
   /// The credit word: the peer has freed its ring up to there. acquire: pairs with the network's
   /// store, and so with the peer's reads before it.

@@ -20,7 +20,7 @@ struct PolicyNeeds {
   std::uint64_t deadline_ns = 0;
 };
 
-/// Made from text by make_policy(). A transport calls it when it makes a request, never in a round.
+/// Made from text by make_policy(). The engine calls it when it makes a request, never in a round.
 /// Thread safety: immutable.
 class Policy {
  public:
