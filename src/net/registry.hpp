@@ -1,6 +1,6 @@
 #pragma once
 // The only place that knows providers by name. Each that needs libraries of others is a module of
-// its own beside ours, opened on demand: the preloaded library depends on libc and threads alone.
+// its own beside ours, opened on demand: our own libraries need libc and threads alone.
 // Thread safety: thread-safe.
 
 #include <memory>

@@ -64,8 +64,8 @@ class Vci final {
   void post(Work& work) noexcept;
   /// An operation that completes at once, or is not posted, needs no Work. post() runs with the
   /// lock held, unless another thread holds it, a work of `link` waits, or the endpoint is dead. It
-  /// returns its posted work, if any. False: it did not run. @pre nothing of this lane waits in
-  /// coalesce()
+  /// returns the kind of operation that it has posted, if any. False: it did not run. @pre nothing
+  /// of this lane waits in coalesce()
   template <class Post>
   bool post_directly(const net::Link& link, Post&& post) LARKLANE_NOT_FOLLOWED {
     const ProcessSection section;

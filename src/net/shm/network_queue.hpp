@@ -28,7 +28,7 @@ inline void fetch_for_write(const void* line) noexcept {
 
 /// Thread safety: single-owner.
 /// Invariants:
-/// 1. No slot is written before its immediate has been heard: the receiver's head was seen beyond.
+/// 1. No slot is reused before the immediate in it is heard: the receiver's head was seen beyond.
 class QueueSender {
  public:
   QueueSender() noexcept = default;
