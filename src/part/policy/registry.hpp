@@ -24,7 +24,7 @@ struct PolicyInputs {
 };
 
 /// @param text  a value of option `policy`, in the form that `larklane info --options` shows
-/// @errors kBadOption
+/// @errors kBadOption. Thread-safe.
 Result<PolicyPointer> make_policy(std::string_view text, const PolicyInputs& inputs);
 
 // One function for each row, in the file of the policy.
