@@ -8,7 +8,7 @@
 namespace larklane::boot {
 namespace {
 
-/// A process that was told of no others.
+/// The board of a process without peers.
 class AloneBoard final : public Board {
  public:
   AloneBoard() noexcept : Board(0, 1) {}

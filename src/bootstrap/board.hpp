@@ -1,7 +1,7 @@
 #pragma once
-// Who the processes of a native program are, and what each says of itself: its card. A card is
-// published once and fetched when its process is first used, so that time and memory grow with the
-// peers that are used. (What MPI programs have instead: src/bootstrap/launcher_board.hpp.)
+// A board brings the processes of a native program together and carries their cards. A process
+// publishes its card once. A peer fetches the card at its first use of that process, so time and
+// memory grow with the peers in use. MPI programs use src/bootstrap/launcher_board.hpp instead.
 
 #include <cstddef>
 #include <memory>
@@ -19,39 +19,41 @@ namespace larklane::boot {
 using Card = std::vector<std::byte>;
 inline constexpr std::size_t kCardBytesMax = 4096;
 
-// Thread safety: thread-safe. A call waits for those of its kind that came before it; card_of() for
-// no fence: it may be what others need before they come there.
+// Thread safety: thread-safe. Calls of one kind run one after another. card_of() waits for no
+// fence: other processes may need its progress before they reach the fence.
 // Invariants:
-// 1. A call that has to wait for another process ends after option `boot_wait_ns` at the latest,
-//    and names the rank. (Peers: the all-gather is the program's, and so are its waits.)
-// 2. A process keeps no card but its own, unless it serves those of others (or Peers say all).
-// 3. A call that fails leaves `*problem` for people. After a fence that failed, and after an error
-//    that is not one peer's, all calls fail with the same.
+// 1. A call that waits for another process ends after option `boot_wait_ns` at the latest and names
+// the rank. With Peers, the program's all-gather decides how long a call waits.
+// 2. A process keeps only its own card, unless it serves the cards. By Peers and by PMI-1 it keeps
+// the others', too.
+// 3. A failed call stores a message for the user in `*problem`. After a failed fence, and after an
+// error that does not concern one peer alone, all calls fail with the same error.
 class Board {
  public:
-  /// As the environment says (options `rank`, `size`, `meet`, `board`, `job`), or PMIx: a
-  /// process that is told nothing is alone. One board in the life of a process: the others know it
-  /// once.
-  /// @errors kBadOption; kUnreachable with ETIMEDOUT: nobody has answered; kSystem; kNoThread;
-  /// kProtocol: its rank or the size does not fit those of others
+  /// Opens the board that the environment describes: options `rank`, `size`, `meet`, `board`,
+  /// `job`, or else the launcher by PMIx or PMI-1. Without a description the process is alone. A
+  /// process opens one board in its life: the others accept it once.
+  /// @errors kBadOption; kUnreachable with ETIMEDOUT: no answer; kSystem; kNoThread; kProtocol: its
+  /// rank or the size contradicts another process
   static Result<std::unique_ptr<Board>> open(const Config& config, std::string* problem);
-  /// As the program says. @errors kInvalidArgument
+  /// Opens a board on the program's own all-gather. @errors kInvalidArgument
   static Result<std::unique_ptr<Board>> open(Peers peers, std::string* problem);
   virtual ~Board() = default;
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
 
-  /// Do all processes run on one host, as far as whoever brings them together tells? May wait for
+  /// True: all processes run on one host. False: they do not, or the board can't know. May wait for
   /// all. @errors as fence
   Result<bool> is_one_host(std::string* problem);
 
-  /// Every process, once, before it asks for cards; may wait for all.
-  /// @param card  kCardBytesMax at most @errors kInvalidArgument, kAlreadyActive; those of card_of
+  /// Publishes this process's card. Each process calls it once, before its first card_of(). May
+  /// wait for all.
+  /// @param card  at most kCardBytesMax @errors kInvalidArgument, kAlreadyActive; those of card_of
   Status publish(std::span<const std::byte> card, std::string* problem);
-  /// What `rank` has published; waits until it has.
-  /// @errors kUnreachable with ETIMEDOUT: not in time; kPeerDown: it has ended before; kSystem,
-  /// kProtocol: of whoever has the cards; kInvalidArgument, kNotActive: publish() comes first
+  /// The card of `rank`; waits until `rank` has published it.
+  /// @errors kUnreachable with ETIMEDOUT: not in time; kPeerDown: `rank` has ended before; kSystem,
+  /// kProtocol: of the cards' server; kInvalidArgument; kNotActive: publish() comes first
   Result<Card> card_of(int rank, std::string* problem);
   /// Returns when all processes have called it as often as this one. @errors as card_of
   Status fence(std::string* problem);
@@ -60,7 +62,7 @@ class Board {
   Board(int rank, int size) noexcept : rank_(rank), size_(size) {}
 
  private:
-  // One of each at a time, and nothing else while publish_locked() runs.
+  // Calls of one kind run one at a time. No other call runs beside publish_locked().
   virtual Status publish_locked(std::span<const std::byte> card, std::string* problem) = 0;
   /// @param rank  of another process
   virtual Result<Card> fetch_locked(int rank, std::string* problem) = 0;
@@ -72,11 +74,11 @@ class Board {
 
   const int rank_;
   const int size_;
-  std::mutex fence_mutex_, fetch_mutex_;  // of the calls; first this one
-  std::mutex mutex_;                      // nobody waits with it
-  bool is_published_ = false;             // this and what follows: guarded by mutex_
+  std::mutex fence_mutex_, fetch_mutex_;  // one call of each kind; locked before mutex_
+  std::mutex mutex_;                      // no thread waits while it holds this one
+  bool is_published_ = false;             // this and the following members: guarded by mutex_
   Card own_;
-  Status end_;  ///< ok: it works
+  Status end_;  ///< not ok: all calls return it
   std::string why_;
 };
 

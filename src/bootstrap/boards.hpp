@@ -1,5 +1,5 @@
 #pragma once
-// The ways in which processes meet.
+// One factory for each kind of board.
 
 #include <memory>
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace larklane::boot {
 
-/// Somebody at `meet` has the cards, and serves them by TCP: the launcher, or else rank 0.
+/// A server at `meet` holds the cards and serves them by TCP: the launcher, or else rank 0.
 Result<std::unique_ptr<Board>> open_served_board(const Member& member, std::string* problem);
 /// Cards are files in a folder that all processes see.
 Result<std::unique_ptr<Board>> open_file_board(const Member& member, std::string* problem);
 /// The launcher speaks PMI-1.
 Result<std::unique_ptr<Board>> open_pmi_board(const Member& member, std::string* problem);
-/// The launcher speaks PMIx. @param member  of it `wait_ns` counts
+/// The launcher speaks PMIx. @param member  only `wait_ns` counts
 Result<std::unique_ptr<Board>> open_pmix_board(const Member& member, std::string* problem);
-/// All cards go around once.
+/// The program's all-gather carries all cards at once.
 std::unique_ptr<Board> make_gathered_board(Peers peers);
 
 }  // namespace larklane::boot

@@ -22,10 +22,10 @@ namespace {
 
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::uint64_t kShortageNs = 1'000 * kNsPerMs;
-constexpr int kAcceptsMax = 256;                  // then others have their turn
+constexpr int kAcceptsMax = 256;                  // then other connections have their turn
 constexpr std::size_t kUnreadBytesMax = 1 << 20;  // some 250 of the largest cards
 constexpr std::size_t kReadBytes = 16 * 1024;
-constexpr int kReadsMax = 4;  // then others have their turn
+constexpr int kReadsMax = 4;  // then other connections have their turn
 
 bool watch(int epoll, int operation, int fd, std::uint32_t events) {
   epoll_event event{};
@@ -39,8 +39,8 @@ bool watch(int epoll, int operation, int fd, std::uint32_t events) {
 struct CardServer::Connection {
   UniqueFd fd;
   Challenge challenge;
-  std::vector<std::byte> hello;       // as far as it has come
-  std::optional<std::uint32_t> rank;  // proven
+  std::vector<std::byte> hello;       // the bytes received so far
+  std::optional<std::uint32_t> rank;  // set after the proof
   RecordStream records;
   std::string unsent;
   bool is_dead = false;
@@ -123,7 +123,7 @@ void CardServer::accept(UniqueFd fd, std::uint64_t now_ns) {
     return;
   }
   const Challenge& challenge = connection->challenge;
-  // Into a fresh connection so little always fits.
+  // A fresh connection always has room for these few bytes.
   if (!watch(epoll_.get(), EPOLL_CTL_ADD, number, EPOLLIN) ||
       ::send(number, &challenge, sizeof challenge, MSG_NOSIGNAL) != ssize_t{sizeof challenge})
     return;
@@ -131,7 +131,7 @@ void CardServer::accept(UniqueFd fd, std::uint64_t now_ns) {
   connections_[number] = std::move(connection);
 }
 
-/// A process that is pushed out tries again: open_served_board().
+/// A process that is pushed out retries: open_served_board().
 bool CardServer::make_room(std::uint64_t now_ns) {
   const auto room = unproven_.room(now_ns);
   if (room.pushed_out != nullptr) drop(*room.pushed_out);
@@ -139,7 +139,7 @@ bool CardServer::make_room(std::uint64_t now_ns) {
   return room.is_there;
 }
 
-/// Of one without a rank.
+/// Drops a connection without a rank.
 void CardServer::drop(const Connection& connection) {
   unproven_.remove(connection);
   connections_.erase(connection.fd.get());
@@ -199,7 +199,7 @@ void CardServer::take_hello(Connection& connection) {
   welcome.proof = answer_to(secret_, connection.challenge, hello, welcome.verdict);
   connection.unsent.append(reinterpret_cast<const char*>(&welcome), sizeof welcome);
   flush(connection);
-  if (welcome.verdict != Verdict::welcome) {  // it says itself what is wrong
+  if (welcome.verdict != Verdict::welcome) {  // the process itself reports the reason
     connection.is_dead = true;
     return;
   }
@@ -337,7 +337,7 @@ void CardServer::bury_dead() {
         continue;
       }
       ranks_[*dead.mapped()->rank].connection = nullptr;
-      ended(static_cast<int>(*dead.mapped()->rank));  // may be the end of another one
+      ended(static_cast<int>(*dead.mapped()->rank));  // may mark further connections dead
       is_done = false;
     }
   }

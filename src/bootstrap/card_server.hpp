@@ -1,6 +1,6 @@
 #pragma once
-// Who has the cards of a job and serves them: in `larklane launch`, or in rank 0. Whoever owns it
-// waits on a descriptor and calls.
+// The server of a job's cards, in `larklane launch` or in rank 0. Its owner waits on a descriptor
+// and calls serve().
 
 #include <cstdint>
 #include <map>
@@ -17,16 +17,18 @@
 
 namespace larklane::boot {
 
-/// A host that is gone ends a connection after it: the default of option control_silence_ns.
+/// A connection ends when the peer's host has been silent for so long: the default of option
+/// control_silence_ns.
 inline constexpr std::uint64_t kSilenceNs = 30'000'000'000;
 
 // Thread safety: single-owner.
 // Invariants:
-// 1. Only who has proven that it is of the job is told anything, and each rank only once.
-// 2. What one connection sends costs bounded memory, and few may be there without a proof
-// (base/unproven.hpp). Nonsense ends a connection, with one warning for all.
-// 3. Who waits for a rank that has ended is told so.
-// 4. serve() never blocks, and what nobody reads is bounded: then that connection ends.
+// 1. After the challenge the server sends only to processes that have proven to be of the job. It
+// accepts each rank once.
+// 2. The bytes from one connection cost bounded memory, and few connections may lack a proof
+// (base/unproven.hpp). An invalid message ends its connection. The server warns once for all.
+// 3. A process that waits for a rank learns that the rank has ended.
+// 4. serve() never blocks. A peer's unread bytes are bounded: beyond the bound its connection ends.
 class CardServer {
  public:
   /// @param listener  non-blocking
@@ -34,11 +36,12 @@ class CardServer {
                                                     int size);
   ~CardServer();
 
-  /// Readable: call serve(). So it is after wait_ms() at the latest (-1: it has no end).
+  /// The owner calls serve() when this is readable, and after wait_ms() at the latest (-1: no
+  /// limit).
   int wait_fd() const noexcept { return epoll_.get(); }
   int wait_ms() const noexcept;
   void serve();
-  /// Known to who has started it: the process of `rank` is not there any more.
+  /// The owner, which has started the process of `rank`, reports its end.
   void ended(int rank);
 
  private:
@@ -60,7 +63,7 @@ class CardServer {
   void read(Connection& connection);
   void take_hello(Connection& connection);
   Verdict verdict_on(const Hello& hello) const;
-  /// @return false: no record that a process may send
+  /// @return false: a process may not send this record
   bool take_record(std::uint32_t from, Record record);
   bool take_card(std::uint32_t from, Card card);
   bool take_ask(std::uint32_t from, std::uint32_t rank);
@@ -76,12 +79,12 @@ class CardServer {
   const UniqueFd epoll_;
   const Secret secret_;
   std::vector<Rank> ranks_;
-  std::map<std::uint32_t, std::set<std::uint32_t>> asking_;  ///< rank without a card: who asks
+  std::map<std::uint32_t, std::set<std::uint32_t>> asking_;  ///< rank without card: ranks that ask
   std::size_t at_fence_ = 0;
-  std::optional<std::uint32_t> gone_;  ///< the first rank that has ended: no fence passes any more
+  std::optional<std::uint32_t> gone_;  ///< the first rank that has ended: no fence passes later
   std::map<int, std::unique_ptr<Connection>> connections_;  ///< by descriptor
-  Unproven<Connection> unproven_;                           ///< of these
-  std::uint64_t accepts_at_ns_ = 0;                         ///< again; 0: it does
+  Unproven<Connection> unproven_;                           ///< those without a rank
+  std::uint64_t accepts_at_ns_ = 0;                         ///< accepts again; 0: not paused
   bool has_warned_ = false;
 };
 

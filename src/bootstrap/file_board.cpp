@@ -1,12 +1,12 @@
-// Cards in a folder that all processes see. A job has a folder of its own in it, named by a keyed
-// hash of its secret, so that what earlier jobs have left is not seen. In it:
-//
+// A board of files in a folder that all processes see. Each job has its own subfolder, named by a
+// keyed hash of its secret, so no process sees files of earlier jobs. Its files:
 //   rank.R     process R has come
 //   card.R     its card; written under another name, then renamed: it is there or not
+//   card.R     its card; written under another name, then renamed, so it appears as a whole
 //   fence.K.R  process R is at fence K
-//   passed.K   all were, says rank 0
+//   passed.K   rank 0 has found all processes at fence K
 //
-// Nobody knows when the last one has read, so nobody removes the folder but the user.
+// No process knows when the last reader has finished, so only the user removes the folder.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -38,7 +38,7 @@ struct FileHeader {
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t proof = 0;  ///< of the rest and the card
+  std::uint64_t proof = 0;  ///< of the other fields and the card
 };
 static_assert(sizeof(FileHeader) == 32);
 
@@ -50,7 +50,7 @@ std::uint64_t proof_of(const Secret& secret, FileHeader header, std::span<const 
   return siphash(secret, text);
 }
 
-/// Calls `is_there` until it is true. @return false: not by `deadline_ns`
+/// Calls `is_there` until it returns true. @return false: not by `deadline_ns`
 template <class IsThere>
 bool wait_until(std::uint64_t deadline_ns, IsThere is_there) {
   for (std::uint64_t look_ns = kLookNsMin; !is_there();
@@ -80,7 +80,7 @@ class FileBoard final : public Board {
         secret_(key_of("card " + member.job)),
         wait_ns_(member.wait_ns) {}
 
-  /// @errors kSystem; EEXIST: a process of this rank has been here
+  /// @errors kSystem; EEXIST: a process of this rank has come before
   Status come() const { return make_empty("rank." + std::to_string(rank())); }
   const std::string& folder() const noexcept { return folder_; }
 
@@ -129,7 +129,7 @@ class FileBoard final : public Board {
     return read_card(std::as_bytes(std::span(text)), rank, name, problem);
   }
 
-  /// @param all  of the file; empty: it is too long, or no file
+  /// @param all  the whole file; empty: it is too long, or not a regular file
   Result<Card> read_card(std::span<const std::byte> all, int rank, const std::string& name,
                          std::string* problem) const {
     FileHeader header;
@@ -155,7 +155,7 @@ class FileBoard final : public Board {
     return "fence." + std::to_string(fences_) + "." + std::to_string(rank);
   }
 
-  /// A folder does not say who sees it.
+  /// The board can't know which hosts see the folder.
   Result<bool> is_one_host_locked(std::string*) override { return false; }
 
   Status fence_locked(std::string* problem) override {
@@ -174,7 +174,7 @@ class FileBoard final : public Board {
         return name_absent(problem);
     const Status status = make_empty(passed);
     if (!status.ok()) return refuse(passed, status.detail(), problem);
-    // All are here, so all have left the one before.
+    // All processes are at this fence, so all have left the previous one.
     ::unlink(path("passed." + std::to_string(fences_ - 1)).c_str());
     return {};
   }
@@ -183,7 +183,7 @@ class FileBoard final : public Board {
     std::vector<int> absent;
     for (int other = 1; other < size(); ++other)
       if (!is_there(at_fence(other))) absent.push_back(other);
-    if (absent.empty()) absent.push_back(0);  // it would have said that all are there
+    if (absent.empty()) absent.push_back(0);  // rank 0 writes `passed` once all others are there
     *problem = absent_text(ranks_text(absent), wait_ns_);
     return Status(Errc::kUnreachable, ETIMEDOUT);
   }
@@ -194,7 +194,7 @@ class FileBoard final : public Board {
   std::uint64_t fences_ = 0;
 };
 
-/// @return an errno; EPERM: it is somebody else's
+/// @return an errno; EPERM: another user owns the folder or may write to it
 int make_own_folder(const std::string& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return errno;
   struct stat found;

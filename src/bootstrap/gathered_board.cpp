@@ -1,4 +1,5 @@
-// Cards by the program's own all-gather: they all go around once, since nobody answers later.
+// A board on the program's own all-gather. publish() gathers all cards, since no process answers
+// later.
 
 #include <algorithm>
 #include <array>

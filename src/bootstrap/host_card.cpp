@@ -13,10 +13,10 @@ namespace larklane::boot {
 namespace {
 
 constexpr char kSeparator = '|';
-constexpr std::string_view kHere = "here", kAway = "away";  // where networks are used
-constexpr std::string_view kNowhere = "none";               // it declines
+constexpr std::string_view kHere = "here", kAway = "away";  // where the process uses its networks
+constexpr std::string_view kNowhere = "none";               // the process declines
 
-/// As many bytes as `value` has.
+/// Succeeds only if the text has as many bytes as `value`.
 template <class Value>
 bool take_hex(std::string_view text, Value* value) {
   const auto bytes = bytes_of_hex(text);

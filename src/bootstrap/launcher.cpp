@@ -35,7 +35,7 @@ constexpr Row kRows[] = {
     {"srun", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
 };
 
-/// A launcher's own counts come before the nodes of the job that it may run in.
+/// A launcher's own counts take precedence over the nodes of the job around it.
 void find_hosts(Launcher* launcher) {
   for (const auto& [all, here] : {std::pair{"PMI_SIZE", "MPI_LOCALNRANKS"},
                                   {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}}) {
@@ -68,7 +68,8 @@ Launcher Launcher::of_environment() {
   for (const Row& row : kRows) {
     const auto size = number_in_environment(row.size);
     if (!is_set(row.mark) || !size) continue;
-    // A job of one may have started another launcher, unless its launcher is still at the socket.
+    // A job of one process may have started another launcher, unless its own launcher still holds
+    // the socket.
     const bool is_final = *size > 1 || has_pmi;
     if (!is_final && !launcher.title.empty()) continue;
     launcher.title = row.title;

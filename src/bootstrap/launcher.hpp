@@ -21,14 +21,14 @@ struct Launcher {
   std::optional<bool> spans_hosts;         ///< the job has processes on other hosts
   bool is_hydra = false, is_flux = false;  ///< their MPIs speak PMI-1, Slurm's may speak PMI-2
 
-  /// A launcher hides those in whose jobs it runs: mpiexec hides the batch system.
+  /// The innermost launcher counts: mpiexec hides the batch system that it runs in.
   static Launcher of_environment();
 };
 
 /// A whole number in the environment; nothing: the variable is not set, or holds another text.
 std::optional<int> number_in_environment(const char* variable);
 
-/// The end of each message of a native program that its launcher does not bring together.
+/// The end of each message to a native program that can't find its peers through its launcher.
 inline constexpr const char* kJoinRemedy =
     "; remedy: start it by larklane launch, Hydra's mpiexec, srun --mpi=pmix or --mpi=pmi2, flux "
     "run, or with LARKLANE_RANK, LARKLANE_SIZE, LARKLANE_JOB and LARKLANE_MEET; a process that is "

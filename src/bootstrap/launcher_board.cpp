@@ -23,7 +23,7 @@ std::string text_of(const Card& card) {
   return {reinterpret_cast<const char*>(card.data()), card.size()};
 }
 
-/// PMI-1: what is put before the MPI's barrier is everywhere after it.
+/// PMI-1: after the MPI's barrier every process can get each text that was put before it.
 class PmiLauncherBoard final : public LauncherBoard {
  public:
   PmiLauncherBoard(Pmi pmi, int rank) : pmi_(std::move(pmi)), rank_(rank) {}
@@ -56,7 +56,7 @@ class PmiLauncherBoard final : public LauncherBoard {
   std::string problem_;
 };
 
-/// What is to be put, and whether it has been. Thread safety: thread-safe through its mutex.
+/// The text to put, and whether it has been put. Thread safety: thread-safe through its mutex.
 struct Pending {
   std::mutex mutex;
   std::string text;
@@ -68,8 +68,8 @@ struct Pending {
   }
 };
 
-/// PMIx can't be initialised before the MPI does it (Open MPI does not find its own rank then), so
-/// the card is put in between: the stub stands before PMIx_Commit.
+/// PMIx can't be initialised before the MPI initialises it: Open MPI then does not find its own
+/// rank. So the stub puts the card in between, before PMIx_Commit.
 class PmixLauncherBoard final : public LauncherBoard {
  public:
   bool put(const std::string& text) override {
@@ -92,7 +92,7 @@ class PmixLauncherBoard final : public LauncherBoard {
       nspace.copy(procs[rank].nspace, sizeof procs[rank].nspace - 1);
       procs[rank].rank = static_cast<std::uint32_t>(rank);
     }
-    // The launcher's deadline comes first: no question is left open.
+    // The launcher's deadline comes first, so no request stays open.
     const auto answers = pmix->cards_of(procs, wait_ns, wait_ns + 2 * kNsPerS);
     for (std::size_t rank = 0; rank < texts.size(); ++rank)
       texts[rank] = text_of(answers[rank].card);
@@ -115,7 +115,7 @@ bool LauncherBoard::spans_hosts() { return Launcher::of_environment().spans_host
 std::unique_ptr<LauncherBoard> LauncherBoard::open() {
   const Launcher launcher = Launcher::of_environment();
   const bool spans_hosts = launcher.spans_hosts == true;
-  // On one host PMIx itself wants one user and one network namespace: cards would tell nothing.
+  // On one host PMIx itself requires one user and one network namespace, so cards add nothing.
   if (launcher.speech == Launcher::Speech::pmix)
     return spans_hosts ? std::make_unique<PmixLauncherBoard>() : nullptr;
   if (launcher.speech != Launcher::Speech::pmi || launcher.size <= 1) return nullptr;

@@ -1,7 +1,7 @@
 #pragma once
-// The cards of the processes of one MPI world, through their launcher. The exchange that carries
-// them is the one that every MPI makes in its own initialisation, so no process waits for one
-// without Larklane, and no message of the MPI is sent (ADR 0016). No MPI call.
+// The launcher's board carries the cards of one MPI world's processes. It uses the exchange that
+// every MPI makes in its own initialisation. So no process waits for a process without Larklane,
+// and the MPI sends no extra message (ADR 0016). The board makes no MPI call.
 
 #include <cstdint>
 #include <memory>
@@ -10,29 +10,30 @@
 
 namespace larklane::boot {
 
-/// Thread safety: single-owner. The MPI does not talk to the launcher at the same time.
+/// Thread safety: single-owner. The MPI makes no call to the launcher at the same time.
 class LauncherBoard {
  public:
-  /// As the launcher says; false: one host, or it does not say.
+  /// True: the launcher states that the job has several hosts. False: one host, or no statement.
   static bool spans_hosts();
-  /// PMI-1 of Hydra or Flux, or PMIx. Null: the launcher speaks neither, or there is nothing to
-  /// tell: the world is one process or, but for Hydra, on one host.
+  /// By PMI-1 of Hydra or Flux, or by PMIx. Null: the launcher speaks neither, or cards add
+  /// nothing. They add nothing to a world of one process or, except under Hydra, on one host.
   static std::unique_ptr<LauncherBoard> open();
   virtual ~LauncherBoard() = default;
-  /// By this name all processes of the world know it, and no other; empty: the launcher's own name
-  /// is the same everywhere.
+  /// A name that all processes of the world share, and no other process. Empty: the launcher's own
+  /// name is the same everywhere.
   virtual std::string world() const { return {}; }
-  /// Before the MPI's own initialisation. @param text  kCardBytesMax at most
-  /// @return false: no process will see it
+  /// Comes before the MPI's own initialisation. @param text  at most kCardBytesMax
+  /// @return false: no process will get it
   virtual bool put(const std::string& text) = 0;
-  /// For a process that has no MPI: its part of that exchange. false: this launcher has none for
-  /// it.
+  /// A process without an MPI takes part in the exchange by this call. false: this launcher has no
+  /// exchange for it.
   virtual bool meet() { return false; }
-  /// After it. @return by rank; empty: that one has put none, or nothing came within `wait_ns`
+  /// Comes after the exchange. @return by rank; empty: the rank has put none, or none came within
+  /// `wait_ns`
   virtual std::vector<std::string> get_all(int ranks, std::uint64_t wait_ns) = 0;
 };
 
-/// What the stub calls before PMIx_Commit. Thread-safe.
+/// The stub calls it before PMIx_Commit. Thread-safe.
 void put_before_commit();
 
 }  // namespace larklane::boot

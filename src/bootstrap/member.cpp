@@ -51,7 +51,7 @@ bool is_job(std::string_view text) {
          std::ranges::all_of(text, [](char letter) { return letter > ' ' && letter <= '~'; });
 }
 
-/// The processes of a launcher find each other, or none of them begins.
+/// Under a launcher, either all processes find each other or none begins.
 std::optional<Member> of_launcher(Member member, std::string* problem) {
   const Launcher launcher = Launcher::of_environment();
   if (launcher.speech == Launcher::Speech::pmix) {
@@ -111,7 +111,7 @@ std::optional<Member> Member::of(const Config& config, std::string* problem) {
     return refuse("LARKLANE_BOARD", quoted(config.board),
                   "nothing, since LARKLANE_MEET is " + quoted(config.meet), problem);
   if (!is_job(config.job))
-    return refuse("LARKLANE_JOB",  // which may be secret
+    return refuse("LARKLANE_JOB",  // its value may be secret
                   config.job.empty() ? "not set"
                                      : "a text of " + std::to_string(config.job.size()) + " bytes",
                   "up to 64 characters without blanks, the same for all processes of this job "

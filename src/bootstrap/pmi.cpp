@@ -22,7 +22,7 @@ constexpr std::size_t kLineBytesMax = 1024;
 constexpr std::size_t kAnswerBytesMax = 16 * 1024;
 constexpr std::size_t kPieceBytes = 400;
 constexpr std::size_t kPiecesMax = (kCardBytesMax + kPieceBytes - 1) / kPieceBytes;
-/// At the end of a piece that another one follows.
+/// Ends a piece that another piece follows.
 constexpr char kMore = '+';
 
 /// The value of a word `name=value` in an answer; empty: there is none.
@@ -34,7 +34,7 @@ std::string value_of(const std::string& answer, const std::string& name) {
   return answer.substr(begin, answer.find(' ', begin) - begin);
 }
 
-/// Some answers say no result.
+/// An answer without a result code counts as success.
 bool is_good(const std::string& answer) {
   const std::string result = value_of(answer, "rc");
   return result.empty() || result == "0";
@@ -56,7 +56,7 @@ Result<Pmi> Pmi::open(std::uint64_t deadline_ns, std::string* problem) {
   if (::getsockopt(pmi.fd_, SOL_SOCKET, SO_TYPE, &type, &length) != 0)
     return pmi.give_up({Errc::kSystem, errno},
                        std::string("no socket of a launcher: ") + std::strerror(errno), problem);
-  // If an MPI does it again later, Hydra and Flux answer again.
+  // Hydra and Flux answer this command again if an MPI repeats it later.
   auto begun =
       pmi.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init", deadline_ns, problem);
   if (!begun) return begun.error();
@@ -78,7 +78,7 @@ Status Pmi::put(int rank, std::span<const std::byte> card, std::uint64_t deadlin
     card = card.subspan(part.size());
     std::string value = hex_text(part);
     if (!card.empty()) value += kMore;
-    if (value.empty()) value = kMore;  // an empty value is none
+    if (value.empty()) value = kMore;  // get() would take an empty value for none
     auto taken =
         ask("cmd=put kvsname=" + job_ + " key=" + key_of_piece(rank, piece++) + " value=" + value,
             "put_result", deadline_ns, problem);
@@ -136,7 +136,7 @@ Result<std::string> Pmi::ask(std::string line, std::string_view wanted, std::uin
   line += '\n';
   if (line.size() > kLineBytesMax)
     return give_up(Errc::kProtocol, "the launcher's name of the job is too long", problem);
-  // One line at a time is under way, so the socket has room for it.
+  // At most one line is in flight, so the socket has room for it.
   const ssize_t sent = ::send(fd_, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent != static_cast<ssize_t>(line.size()))
     return give_up({Errc::kSystem, sent < 0 ? errno : EIO},

@@ -1,5 +1,5 @@
-// Cards through a launcher that speaks PMI-1. It takes them before a barrier and gives them after
-// it.
+// A board through a launcher that speaks PMI-1. Processes put their cards before a barrier and get
+// cards after it.
 
 #include <dlfcn.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t kLeaveNs = 2'000'000'000;
 
-/// An MPI in this process uses the same socket, and takes its leave there itself.
+/// An MPI in this process uses the same socket, and finalizes PMI there itself.
 bool has_mpi() {
   const auto is_initialized =
       reinterpret_cast<int (*)(int*)>(::dlsym(RTLD_DEFAULT, "MPI_Initialized"));
@@ -56,8 +56,8 @@ class PmiBoard final : public Board {
     return *card;
   }
 
-  /// Another thread may need a card while this one is at the barrier, where the launcher can't be
-  /// asked.
+  /// Fetches all cards first. Another thread may need a card while this thread is at the barrier,
+  /// where the launcher answers no request.
   Status fence_locked(std::string* problem) override {
     {
       const std::scoped_lock lock(mutex_);
@@ -66,7 +66,7 @@ class PmiBoard final : public Board {
         if (other != rank() && !cards_[static_cast<std::size_t>(other)])
           LARKLANE_TRY(fetch(other, deadline_ns, problem));
     }
-    // All cards are here: fetch_locked() asks the launcher for nothing.
+    // All cards are here, so fetch_locked() sends no request to the launcher.
     return pass(now_ns() + wait_ns_, problem);
   }
 
@@ -98,10 +98,10 @@ class PmiBoard final : public Board {
 
   const std::uint64_t wait_ns_;
   const bool is_one_host_;
-  std::mutex mutex_;  // of publish_locked, fetch_locked and the first part of fence_locked
+  std::mutex mutex_;  // held by publish_locked, fetch_locked and the first part of fence_locked
   Pmi pmi_;
   bool has_published_ = false;
-  std::vector<std::optional<Card>> cards_;  ///< by rank, as far as fetched
+  std::vector<std::optional<Card>> cards_;  ///< by rank; none until fetched
 };
 
 }  // namespace

@@ -17,8 +17,8 @@ constexpr std::uint64_t kNsPerS = 1'000'000'000;
 
 }  // namespace
 
-/// Questions, and their answers, which come on PMIx's own thread, perhaps after the caller has
-/// gone. Thread safety: thread-safe through its mutex; PMIx reads `procs` and `limit` until it
+/// Requests and their answers. Answers come on PMIx's own thread, perhaps after the caller has
+/// returned. Thread safety: thread-safe through its mutex; PMIx reads `procs` and `limit` until it
 /// answers.
 struct Pmix::Asked {
   Asked(std::span<const pmix::Proc> of, std::uint64_t launcher_ns)
@@ -36,7 +36,7 @@ struct Pmix::Asked {
   std::size_t missing;
 };
 
-/// What PMIx hands back with an answer.
+/// The context that PMIx hands back with an answer.
 struct Pmix::Handle {
   std::shared_ptr<Asked> asked;
   std::size_t place;
@@ -60,7 +60,7 @@ struct Pmix::Handle {
 };
 
 std::optional<Pmix> Pmix::open(bool may_load, std::string* problem) {
-  // Never closed: its thread may run till the process ends.
+  // Never closed: the library's thread may run until the process ends.
   void* const handle =
       ::dlopen(pmix::kLibrary, may_load ? RTLD_NOW | RTLD_LOCAL : RTLD_NOLOAD | RTLD_LAZY);
   if (handle == nullptr) {

@@ -1,6 +1,6 @@
 #pragma once
-// A client of PMIx. The library (libpmix.so.2) is opened at run time; its name stands for the
-// layout of the types, which are the standard's.
+// A client of PMIx. The process opens the library (libpmix.so.2) at run time. The library's name
+// fixes the layout of the types, which are the standard's.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Value {
     int integer;
     std::uint32_t number;
     ByteObject object;
-    char space[64];  // more than any version's
+    char space[64];  // more than in any version
   } data;
 };
 struct Info {
@@ -57,7 +57,7 @@ using Init = int (*)(Proc* self, Info* infos, std::size_t count);
 using Finalize = int (*)(const Info* infos, std::size_t count);
 using Put = int (*)(std::uint8_t scope, const char* key, Value* value);
 using Commit = int (*)();
-/// The answer comes on PMIx's own thread; not if what is returned is not 0.
+/// The answer comes on PMIx's own thread. If the call does not return 0, no answer comes.
 using GetLater = int (*)(const Proc* proc, const char* key, const Info* infos, std::size_t count,
                          Got got, void* of);
 using FenceLater = int (*)(const Proc* procs, std::size_t proc_count, const Info* infos,
@@ -75,22 +75,22 @@ class Pmix {
     std::uint32_t number = 0;  ///< of a number
   };
 
-  /// @param may_load  else the library that the process has loaded already
-  /// @param[out] problem  why there is none
+  /// @param may_load  false: only a library that the process has already loaded
+  /// @param[out] problem  the reason if the result is empty
   static std::optional<Pmix> open(bool may_load, std::string* problem);
   const char* text_of(int status) const { return error_text_(status); }
 
   int begin(pmix::Proc* self) const { return init_(self, nullptr, 0); }
-  /// A process that ends without it counts as failed.
+  /// A process that ends without this call counts as failed.
   void end() const { finalize_(nullptr, 0); }
   int put_card(std::span<const std::byte> card) const;
   int commit() const { return commit_(); }
-  /// What these processes have put and committed. All are asked at once.
-  /// @param launcher_ns  as long the launcher waits for each, in whole seconds
+  /// The cards that these processes have put and committed. One call requests all at once.
+  /// @param launcher_ns  the launcher's own limit for each card, rounded up to whole seconds
   /// @return by place; kTimedOut: no answer within `wait_ns`
   std::vector<Answer> cards_of(std::span<const pmix::Proc> procs, std::uint64_t launcher_ns,
                                std::uint64_t wait_ns) const;
-  /// A number of the job. @param of  a process of it
+  /// A number of the job. @param of  any process of the job
   Answer number_of(const pmix::Proc& of, const char* key, std::uint64_t wait_ns) const;
   int fence(std::uint64_t wait_ns) const;
 

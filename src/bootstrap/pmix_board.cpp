@@ -1,5 +1,5 @@
-// Cards through a launcher that speaks PMIx (Open MPI's, Slurm's). It has the processes' ranks and
-// serves their cards, each when a process first asks for it.
+// A board through a launcher that speaks PMIx (Open MPI's, Slurm's). The launcher has the ranks,
+// and serves each card at a process's first request for it.
 
 #include <algorithm>
 #include <cerrno>
@@ -16,9 +16,9 @@ namespace larklane::boot {
 namespace {
 
 constexpr long kAgainNs = 10'000'000;
-/// The launcher's deadline comes after ours.
+/// The launcher's deadline is so much later than ours.
 constexpr std::uint64_t kLaterNs = 1'000'000'000;
-/// The launcher knows it when the job begins, or not at all.
+/// The launcher knows the local size when the job begins, or never.
 constexpr std::uint64_t kLocalSizeNs = 2'000'000'000;
 
 class PmixBoard final : public Board {
@@ -47,7 +47,7 @@ class PmixBoard final : public Board {
       return pmix_.cards_of(std::span(&of, 1), wait_ns + kLaterNs, wait_ns)[0];
     };
     Pmix::Answer answer = ask(wait_ns_);
-    // A launcher may know the process before it knows the card: then it does not wait for that.
+    // A launcher may know the process before it has the card. It then answers without waiting.
     while (answer.status == pmix::kNotFound) {
       const timespec pause{0, kAgainNs};
       ::nanosleep(&pause, nullptr);
@@ -68,7 +68,7 @@ class PmixBoard final : public Board {
            static_cast<std::uint32_t>(size());
   }
 
-  /// PMIx does not wait for a process that has ended well, and does not tell of it.
+  /// PMIx neither waits for a process that has ended well nor reports its end.
   Status fence_locked(std::string* problem) override {
     const int status = pmix_.fence(wait_ns_);
     if (status == pmix::kTimedOut) {

@@ -1,4 +1,4 @@
-// Cards over TCP. Somebody listens at `meet`: `larklane launch`, or rank 0, if nobody does yet.
+// A board over TCP. A server listens at `meet`: `larklane launch`, or rank 0 if the port is free.
 
 #include <poll.h>
 #include <pthread.h>
@@ -31,12 +31,12 @@ namespace {
 
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 constexpr std::uint64_t kRetryNsMin = 10 * kNsPerMs, kRetryNsMax = 200 * kNsPerMs;
-/// What one attempt may take: a stranger at the port may never answer.
+/// The limit of one attempt: a stranger at the port may never answer.
 constexpr std::uint64_t kAttemptNs = 5'000 * kNsPerMs;
-/// For an answer that whoever serves has at hand.
+/// The limit for an answer that the server has at hand.
 constexpr std::uint64_t kAnswerNs = 2'000 * kNsPerMs;
 
-/// Serves in a thread of its own while it lives. Thread safety: single-owner.
+/// Serves in its own thread until its destruction. Thread safety: single-owner.
 class Serving {
  public:
   /// @errors kNoThread, kSystem
@@ -46,7 +46,7 @@ class Serving {
     std::unique_ptr<Serving> serving(new Serving(std::move(server), std::move(stop)));
     sigset_t all, before;
     ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread inherits it
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread inherits the blocked signals
     const int error = ::pthread_create(&serving->thread_, nullptr, run, serving.get());
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     serving->is_running_ = error == 0;
@@ -92,7 +92,7 @@ bool send_all(int socket, std::string_view bytes, std::uint64_t deadline_ns) {
   return true;
 }
 
-/// Exactly one of the messages with which a connection begins.
+/// Receives exactly one message of the handshake.
 template <class Message>
 bool receive(int socket, Message* message, std::uint64_t deadline_ns) {
   for (std::size_t had = 0; had < sizeof *message;) {
@@ -107,12 +107,12 @@ bool receive(int socket, Message* message, std::uint64_t deadline_ns) {
   return true;
 }
 
-/// What one attempt to reach whoever serves has come to.
+/// The result of one attempt to reach the server.
 struct Attempt {
-  UniqueFd socket;        ///< none: it failed
-  std::string why;        ///< then
-  bool is_final = false;  ///< then: another one would end alike
-  int error = 0;          ///< then: of the connection, or 0
+  UniqueFd socket;        ///< none: the attempt failed
+  std::string why;        ///< after failure: the reason
+  bool is_final = false;  ///< after failure: a retry would fail alike
+  int error = 0;          ///< after failure: the connection's errno, or 0
 };
 
 bool is_loopback(const std::string& host) {
@@ -125,7 +125,7 @@ constexpr const char* kOneNamespace =
 
 bool is_nowhere(int error) noexcept { return error == ENETUNREACH || error == EADDRNOTAVAIL; }
 
-/// Of loopback: nothing of it leads anywhere, or will. Empty: it may.
+/// The message for a loopback address that no retry can reach; empty: a retry may reach it.
 std::string no_loopback_text(const std::string& host, int error) {
   if (!is_loopback(host) || !is_nowhere(error)) return {};
   return std::string(
@@ -176,7 +176,7 @@ Attempt attempt(const std::vector<Endpoint>& names, const Member& member,
     if (!socket) {
       const int error = socket.error().detail();
       if (last.why.empty()) last.why = std::strerror(error);
-      // One family of addresses may not be there.
+      // One address family may be absent: the other family's error counts.
       if (last.error == 0 || is_nowhere(last.error)) last.error = error;
       continue;
     }
@@ -213,7 +213,7 @@ class ServedBoard final : public Board {
       const Status status = next(fetched_, &record, deadline_ns, problem);
       if (status.code() == Errc::kUnreachable) *problem = unpublished_text(rank, wait_ns_);
       LARKLANE_TRY(status);
-      if (record.rank != number) continue;  // an answer to a question that is given up
+      if (record.rank != number) continue;  // the answer to an abandoned request
       if (record.kind == Kind::card) return std::move(record.bytes);
       if (record.kind == Kind::gone) {
         *problem = "rank " + std::to_string(rank) + " has ended before it published its card";
@@ -233,7 +233,7 @@ class ServedBoard final : public Board {
     return status;
   }
 
-  /// Who is reached without a network is on this host.
+  /// A server at a loopback address is on this host.
   Result<bool> is_one_host_locked(std::string*) override { return is_loopback_; }
 
   Status wait_at_fence(std::string* problem) {
@@ -271,7 +271,8 @@ class ServedBoard final : public Board {
     return lost(problem);
   }
 
-  /// The next of `mine`. Who waits and finds nobody reading reads, for both.
+  /// The next record of `mine`. If no thread reads the socket, the waiting thread reads for both
+  /// queues.
   /// @errors kUnreachable: not by `deadline_ns`
   Status next(std::deque<Record>& mine, Record* record, std::uint64_t deadline_ns,
               std::string* problem) {
@@ -312,7 +313,7 @@ class ServedBoard final : public Board {
     return {};
   }
 
-  /// Whom a record concerns: that a rank has ended, both.
+  /// Queues a record for the calls that it concerns. The end of a rank concerns both.
   void sort_locked(Record record) {
     if (is_at_fence_ && record.kind != Kind::card) of_fence_.push_back(record);
     if (record.kind == Kind::card || record.kind == Kind::gone)
@@ -330,16 +331,16 @@ class ServedBoard final : public Board {
   const std::unique_ptr<Serving> serving_;
   const UniqueFd socket_;
   std::mutex send_mutex_;
-  RecordStream stream_;  // of who reads
+  RecordStream stream_;  // of the reading thread
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the following members
   std::condition_variable changed_;
   bool is_reading_ = false, is_at_fence_ = false;
   std::deque<Record> fetched_, of_fence_;
 };
 
-/// Rank 0 serves, unless somebody listens there already: then that one does.
-/// @return null: not this process
+/// Rank 0 serves, unless another server already listens there.
+/// @return null: another server listens there
 Result<std::unique_ptr<Serving>> serve_if_free(const std::vector<Endpoint>& names,
                                                const Member& member) {
   auto listener = listen_at(names);

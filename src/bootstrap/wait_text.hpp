@@ -1,5 +1,5 @@
 #pragma once
-// What is said of processes that were waited for in vain. Thread safety: thread-safe.
+// Messages about processes that did not come in time. Thread safety: thread-safe.
 
 #include <cstdint>
 #include <string>

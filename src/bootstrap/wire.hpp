@@ -1,12 +1,11 @@
 #pragma once
-// What travels between a process and whoever has the cards. Both prove that they know the job's
-// secret, then records follow. All hosts of a job have one byte order: another is noticed by the
-// magic.
+// The wire format between a process and the card server. Both prove that they know the job's
+// secret, then records follow. All hosts of a job have one byte order: the magic detects another.
 //
-//   who serves   Challenge  ->
-//                           <-  Hello     a process
-//   who serves   Welcome    ->
-//                           <-> records
+//   server   Challenge  ->
+//                       <-  Hello     process
+//   server   Welcome    ->
+//                       <-> records
 //
 // The proofs: base/handshake.hpp.
 
@@ -56,13 +55,13 @@ static_assert(sizeof(Welcome) == 16);
 
 enum class Kind : std::uint32_t {
   publish,  ///< bytes: the card of the process
-  ask,      ///< for the card of `rank`
-  card,     ///< the answer: of `rank`
-  gone,     ///< the answer to `ask` and `fence`: `rank` has ended before
-  fence,    ///< the process is at it
-  passed,   ///< all are
-  who,      ///< is not at the fence?
-  absent,   ///< the answer, for people
+  ask,      ///< requests the card of `rank`
+  card,     ///< answers `ask`: the card of `rank`
+  gone,     ///< answers `ask` and `fence`: `rank` has ended before
+  fence,    ///< the process is at the fence
+  passed,   ///< all processes are at the fence
+  who,      ///< requests the ranks that are not at the fence
+  absent,   ///< answers `who`: a text for the user
   kCount,
 };
 
@@ -74,14 +73,14 @@ struct Record {
 
 std::string packed(Kind kind, std::uint32_t rank, std::span<const std::byte> bytes = {});
 
-/// Records out of a stream. Thread safety: single-owner.
-// Invariant: keeps less than two records and what one add() has brought.
+/// Splits a stream into records. Thread safety: single-owner.
+// Invariant: keeps less than two records and the bytes of one add().
 class RecordStream {
  public:
   void add(std::span<const std::byte> bytes);
-  /// The next one; nothing: not all of it has come, or is_broken().
+  /// The next record; nothing: it is not complete, or is_broken().
   std::optional<Record> take();
-  /// What came is no record; nor is what follows.
+  /// The stream holds an invalid record. The stream ignores all later bytes.
   bool is_broken() const noexcept { return is_broken_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// What wakes the helper.
+// The bell that wakes the helper.
 
 #include "base/fd_identity.hpp"
 #include "base/status.hpp"
@@ -7,21 +7,21 @@
 
 namespace larklane::control {
 
-/// An eventfd, and a socket by which it is noticed that the program has closed what is not its own.
+/// An eventfd, and a socket that shows whether the program has closed the library's descriptors.
 /// Thread safety: thread-safe, once it is open.
 class Bell {
  public:
   /// @errors kSystem
   Status open();
-  /// Nothing if is_lost(): its number may be a file of the program's.
+  /// Does nothing if is_lost(): its number may be a file of the program's.
   void ring() const noexcept;
-  /// What has been rung so far is heard.
+  /// Clears all rings so far.
   void hear() const noexcept;
   int fd() const noexcept { return fd_.get(); }
-  /// The program has closed the descriptors of this process, and perhaps opened others. A system
-  /// call.
+  /// The program has closed the descriptors of this process, and perhaps opened others. Makes a
+  /// system call.
   bool is_lost() const noexcept { return !identity_.is_at(sentinel_.get()); }
-  /// Closes nothing: the numbers are not the owner's any more.
+  /// Closes nothing: the numbers no longer belong to the bell.
   void forget() noexcept {
     (void)fd_.release();
     (void)sentinel_.release();
@@ -29,7 +29,7 @@ class Bell {
 
  private:
   UniqueFd fd_;
-  UniqueFd sentinel_;  // with an inode of its own, which an eventfd has not
+  UniqueFd sentinel_;  // has an inode of its own, unlike an eventfd
   FdIdentity identity_;
 };
 

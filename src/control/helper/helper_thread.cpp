@@ -22,10 +22,9 @@ struct Start {
   void* argument;
 };
 
-/// The CPUs of all threads together. The thread that creates the helper may be bound to one core,
-/// on which it then spins or computes (OpenMP binds its threads, and so do HPX and hand-written
-/// codes), and the process as such has no mask that one could ask for: only its threads have. So
-/// the helper may go wherever any thread may.
+/// Lets the helper run on the CPUs of all threads together. The creating thread may be bound to one
+/// core, on which it then spins or computes: OpenMP, HPX and hand-written codes bind their threads.
+/// A process has no CPU mask of its own that a call could read: only its threads have masks.
 void use_all_cpus_of_process() noexcept {
   DIR* const tasks = ::opendir("/proc/self/task");
   if (tasks == nullptr) return;
@@ -37,7 +36,7 @@ void use_all_cpus_of_process() noexcept {
     CPU_OR_S(sizeof all, all.parts.data(), all.parts.data(), set.parts.data());
   }
   ::closedir(tasks);
-  ::sched_setaffinity(0, sizeof all, all.parts.data());  // refused: stays where the creator is
+  ::sched_setaffinity(0, sizeof all, all.parts.data());  // refused: keeps the creator's mask
 }
 
 void* run(void* start) {
@@ -51,7 +50,7 @@ void* run(void* start) {
 
 Result<pthread_t> start_helper_thread(void* (*body)(void*), void* argument) {
   auto start = std::make_unique<Start>(Start{body, argument});
-  // a new thread inherits the mask: so no signal of the application can ever reach the helper
+  // a new thread inherits the mask, so no signal of the application can ever reach the helper
   sigset_t all_signals;
   sigset_t former;
   ::sigfillset(&all_signals);
@@ -60,7 +59,7 @@ Result<pthread_t> start_helper_thread(void* (*body)(void*), void* argument) {
   const int error = ::pthread_create(&thread, nullptr, run, start.get());
   ::pthread_sigmask(SIG_SETMASK, &former, nullptr);
   if (error != 0) return Status(Errc::kNoThread, error);
-  [[maybe_unused]] const Start* const taken = start.release();  // by run
+  [[maybe_unused]] const Start* const taken = start.release();  // owned by run()
   return thread;
 }
 

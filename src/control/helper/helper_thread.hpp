@@ -1,5 +1,5 @@
 #pragma once
-// How the helper thread starts.
+// Starts the helper thread.
 
 #include <pthread.h>
 
@@ -7,7 +7,7 @@
 
 namespace larklane::control {
 
-/// A thread named "larklane" with all signals blocked that may run on every CPU of the process.
+/// A thread named "larklane" with all signals blocked. It may run on every CPU of the process.
 /// @param body  runs on the new thread
 /// @errors kNoThread
 Result<pthread_t> start_helper_thread(void* (*body)(void*), void* argument);

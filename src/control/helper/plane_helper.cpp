@@ -59,7 +59,7 @@ void PlaneImpl::run() {
     const int count = sleep_in(sleep, events);
     const int error = errno;
     awake.lock();
-    if (turn->is_replaced) return;  // the plane may have gone
+    if (turn->is_replaced) return;  // the plane may have been destroyed
     if (bell_.is_lost()) return be_bereft();
     if (count < 0 && error != EINTR) {
       log_error("control: the helper can't sleep (epoll_wait): %s; remedy: %s",
@@ -88,7 +88,7 @@ void PlaneImpl::run() {
 }
 
 PlaneImpl::Sleep PlaneImpl::next_sleep(bool may_sleep) const {
-  if (!has_events_) return {-1, 0, 0};  // posted work is still run
+  if (!has_events_) return {-1, 0, 0};  // posted work still runs
   return {epoll(), may_sleep ? watches_.rest_ns() : 0, may_sleep ? timeout_ms() : 0};
 }
 
@@ -145,19 +145,19 @@ void PlaneImpl::on_time() {
 }
 
 void PlaneImpl::look_at_descriptors() {
-  // relaxed: once it is true nothing is left to do
+  // relaxed: once it is true no work is left
   if (is_bereft_.load(std::memory_order_relaxed) || !has_helper_ || !maker_.is_this_process())
     return;
   if (!bell_.is_lost()) return;
   const std::unique_lock asleep(turn_->mutex, std::try_to_lock);
-  // else the helper is awake, and sees it
+  // else the helper is awake, and notices the loss itself
   if (!asleep || is_bereft_.load(std::memory_order_relaxed)) return;
   const auto body = [](void* plane) -> void* {
     static_cast<PlaneImpl*>(plane)->run_bereft();
     return nullptr;
   };
   Result<pthread_t> helper = start_helper_thread(body, this);
-  if (!helper) return;  // the next one that looks tries again
+  if (!helper) return;  // the next call retries
   turn_->is_replaced = true;
   is_bereft_.store(true, std::memory_order_relaxed);
   ::pthread_detach(helper_);
@@ -169,7 +169,7 @@ void PlaneImpl::be_bereft() {
   run_bereft();
 }
 
-/// Without descriptors: ends the peers, then does what is posted until the plane goes.
+/// Runs without descriptors: ends the peers, then runs posted work until the plane is destroyed.
 void PlaneImpl::run_bereft() {
   helper_id_.store(::gettid(), std::memory_order_relaxed);  // relaxed: see is_helper()
   has_served_ = false;
@@ -246,7 +246,7 @@ void PlaneImpl::flush_all() {
   for (const auto& peer : peers_) peer->flush_later();
 }
 
-/// One at a time: between two that take long, records are served.
+/// Runs one function per pass: between two long ones the helper serves records.
 void PlaneImpl::run_posted() {
   std::function<void()> item;
   {
@@ -289,7 +289,7 @@ void PlaneImpl::bury_doomed() {
   }
 }
 
-/// No event is heard of any more: all requests with peers fail, and no peer is taken.
+/// No event arrives any more: all requests with peers fail, and the plane accepts no peer.
 void PlaneImpl::end_all(Status status, const std::string& why) {
   has_events_ = false;
   {
@@ -299,9 +299,10 @@ void PlaneImpl::end_all(Status status, const std::string& why) {
   stop_accepting(status.detail());
 }
 
-/// The remote process has ended, or has closed our connection, and its own connection is open: its
-/// last records and its end are on their way. They come as long as its host lives; if it does not,
-/// the kernel says so after the time of silence, which is the limit here, too.
+/// True: the remote process has ended, or has closed the connection from this process, and its own
+/// connection is still open. Its last records and its end are on their way while its host lives.
+/// For a dead host, the kernel reports the end after the time of silence, which is the limit here,
+/// too.
 bool PlaneImpl::awaits_rest(QueuedPeer& peer, const Reason& reason) {
   if (!peer.is_remote() || reason.status != Status(Errc::kPeerDown)) return false;
   const bool is_open = std::any_of(incoming_.begin(), incoming_.end(),
@@ -316,8 +317,8 @@ bool PlaneImpl::awaits_rest(QueuedPeer& peer, const Reason& reason) {
   return true;
 }
 
-/// A program that closes one descriptor after another ends the connection itself. The peer answers
-/// by closing its own, and that may be here before the bell is lost.
+/// A program that closes one descriptor after another itself ends the connection. The peer then
+/// closes its own, and this end may arrive before the bell is lost.
 bool PlaneImpl::is_robbed_of(QueuedPeer& peer) const {
   return peer.is_robbed() ||
          std::any_of(incoming_.begin(), incoming_.end(), [&](const auto& incoming) {
@@ -327,14 +328,14 @@ bool PlaneImpl::is_robbed_of(QueuedPeer& peer) const {
 
 void PlaneImpl::bury(QueuedPeer& peer, Reason reason) {
   if (is_robbed_of(peer))
-    reason = bereft_reason();  // and the listeners are not touched
+    reason = bereft_reason();  // and the listeners stay as they are
   else
     accept_all(/*grace_ns=*/0);
   if (has_claims_) judge_again();
   std::vector<Incoming*> all;
   for (const auto& incoming : incoming_) all.push_back(incoming.get());
   for (Incoming* const incoming : all) {
-    // without a hello so far: it may be one of this peer
+    // without a hello so far: the connection may be one of this peer
     for (int reads = 0; reads < kDrainReadsMax; ++reads) {
       if (incoming->peer != nullptr && incoming->peer != &peer) break;
       if (!serve(*incoming)) break;

@@ -1,5 +1,5 @@
 #pragma once
-// What epoll events point to. Thread safety: immutable; the functions are thread-safe.
+// The objects that epoll events point to. Thread safety: immutable; the functions are thread-safe.
 
 #include <sys/epoll.h>
 
@@ -20,13 +20,11 @@ enum class SourceKind : std::uint8_t {
   watched
 };
 
-/// Outlives its registration; what it points to stays until the helper has finished its batch of
-/// events.
+/// Outlives its registration. Its object stays until the helper has finished its batch of events.
 struct Source {
   SourceKind kind;
-  void* object;  ///< Incoming, QueuedPeer (outgoing), LocalPeer (process), or what a
-                 ///< listener or watched belongs to; null for the bell
-                 ///< and the timer
+  void* object;  ///< Incoming, QueuedPeer (outgoing), LocalPeer (process), or the owner of a
+                 ///< listener or watched; null for the bell and the timer
 };
 
 inline Status watch(int epoll, int fd, std::uint32_t events, Source* source,
@@ -38,7 +36,7 @@ inline Status watch(int epoll, int fd, std::uint32_t events, Source* source,
   return {};
 }
 
-/// Before closing `fd`: a forked child that holds a copy would keep the registration alive.
+/// Comes before closing `fd`: a forked child that holds a copy would keep the registration alive.
 inline void unwatch(int epoll, int fd) noexcept { ::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, nullptr); }
 
 }  // namespace larklane::control

@@ -10,8 +10,8 @@
 namespace larklane::control {
 namespace {
 
-/// A program's threads have 1024 shares of a processor, one that is nicer by 10 has 110
-/// (sched_prio_to_weight, Linux); by 19 it has 15, and might never get to the end.
+/// Shares of a processor (sched_prio_to_weight, Linux): a program's thread has 1024, a thread nicer
+/// by 10 has 110. A thread nicer by 19 has 15, and might never finish.
 constexpr int kNice = 10;
 
 }  // namespace
@@ -46,7 +46,7 @@ Status SpareThread::post(std::function<void()> work) {
 }
 
 void SpareThread::run() {
-  // Linux: of this thread, which begins with its creator's.
+  // Linux: the niceness of this thread alone, which begins with its creator's.
   const auto thread = static_cast<id_t>(::gettid());
   (void)::setpriority(PRIO_PROCESS, thread, ::getpriority(PRIO_PROCESS, thread) + kNice);
   while (true) {

@@ -1,5 +1,5 @@
 #pragma once
-// A thread for what takes long and has time: neither the helper's sockets nor the program's threads
+// A thread for long work without a deadline: neither the helper's sockets nor the program's threads
 // wait for it.
 
 #include <pthread.h>
@@ -14,18 +14,18 @@
 
 namespace larklane::control {
 
-/// It is started with the first work; on busy processors it gets about a tenth of one.
+/// The first work starts the thread. On busy processors it gets about a tenth of one.
 /// Thread safety: thread-safe, but for the destructor.
 class SpareThread {
  public:
   SpareThread() = default;
-  /// Waits for the work that has begun; the rest is dropped. In a child that has been forked since
-  /// the thread started there is nothing to wait for.
+  /// Waits for the running work and drops the rest. In a child that has been forked since the
+  /// thread started, it waits for nothing.
   ~SpareThread();
   SpareThread(const SpareThread&) = delete;
   SpareThread& operator=(const SpareThread&) = delete;
 
-  /// One after the other, in order. @errors kNoThread
+  /// Runs works one after the other, in order. @errors kNoThread
   Status post(std::function<void()> work);
 
  private:
@@ -33,10 +33,10 @@ class SpareThread {
 
   std::mutex mutex_;
   std::counting_semaphore<> news_{0};       // no condition variable: it hangs in a child
-  std::deque<std::function<void()>> work_;  // this and the next: guarded by mutex_
+  std::deque<std::function<void()>> work_;  // this and is_ending_: guarded by mutex_
   bool is_ending_ = false;
   pthread_t thread_{};
-  pid_t process_ = 0;  ///< that has the thread; 0: there is none
+  pid_t process_ = 0;  ///< the process that has the thread; 0: none
 };
 
 }  // namespace larklane::control

@@ -14,14 +14,14 @@ namespace larklane::control {
 
 namespace {
 
-/// The first rest, and the longest. Each that finds the others still at it is twice as long as the
-/// one before; what counts is what they have done in the last kRestNsMin of it.
+/// The first rest, and the longest. A rest after which the application's threads are still active
+/// doubles the next one. Only their activity in the last kRestNsMin of a rest counts.
 constexpr std::uint64_t kRestNsMin = 100'000, kRestNsMax = 1'600'000;
 
 }  // namespace
 
 void Watched::turn_on() noexcept {
-  // acq_rel: what the caller has prepared is seen by the helper, which reads the word with acquire
+  // acq_rel: the helper, which reads the word with acquire, sees all that the caller has prepared
   const std::uint32_t before = state_.fetch_add(kUse, std::memory_order_acq_rel);
   if (before == 0 && bell_ != nullptr) bell_->ring();
 }
@@ -31,12 +31,13 @@ void Watched::look_again() noexcept {
 }
 
 void Watched::take_over() noexcept {
-  // relaxed: a hint, which costs a ring if it is old
+  // relaxed: a hint; an old value costs a ring
   if (is_slept_on_.exchange(false, std::memory_order_relaxed)) bell_->ring();
 }
 
 void Watched::turn_off() noexcept {
-  // release: pairs with the helper's acquire; it may let go of what the caller has finished
+  // release: pairs with the helper's acquire, so the helper may drop data that the caller has
+  // finished
   state_.fetch_sub(kUse, std::memory_order_release);
 }
 
@@ -62,10 +63,10 @@ void Watches::remove(Watched& watched) {
   if (at == entries_.end()) return;
   Entry& entry = **at;
   disarm(entry);
-  // relaxed: nothing is published through kArmed, and the helper alone changes it
+  // relaxed: nothing is published through kArmed, and only the helper changes it
   watched.state_.fetch_and(~Watched::kArmed, std::memory_order_relaxed);
   watched.bell_ = nullptr;
-  entry.watched = nullptr;  // out of entries_ when nobody goes through them
+  entry.watched = nullptr;  // before_sleep() erases it, outside of its loop
 }
 
 bool Watches::arm(Entry& entry) {
@@ -130,7 +131,7 @@ std::uint64_t Watches::next_time_ns() const noexcept {
 }
 
 void Watches::on_time(std::uint64_t now_ns) {
-  // by index: it may add and remove
+  // by index: on_time() may add and remove
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = *entries_[i];
     if (entry.watched == nullptr || !(entry.is_armed || entry.is_resting)) continue;

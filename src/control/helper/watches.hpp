@@ -1,5 +1,5 @@
 #pragma once
-// What the helper sleeps on besides its sockets.
+// The descriptors that the helper sleeps on besides its sockets.
 
 #include <memory>
 #include <mutex>
@@ -12,43 +12,46 @@ namespace larklane::control {
 
 // Thread safety: single-owner (the helper), but for add(), which is thread-safe.
 // Invariants:
-// 1. kArmed is set exactly while the descriptor is in the epoll set or is being put there, or it
-// rests, and only the helper changes it.
-// 2. The helper goes to sleep only after before_sleep() of every armed one has said true, and where
-// one rests, for a moment only.
+// 1. Only the helper changes kArmed. It is set exactly while the descriptor is in the epoll set or
+// is being put there, or the entry rests.
+// 2. The helper goes to sleep only after before_sleep() of every armed entry has returned true.
+// Where an entry rests, it sleeps for a moment only.
 // 3. turn_on() rings whenever it is the first use and has found kArmed unset.
 //
 // No wake-up is lost. All uses and kArmed lie in one word, whose changes have one order. Take a
-// turn_on() and the helper's last look at the word before it sleeps (a load, or the exchange that
-// unsets kArmed). If the look comes later in that order, or sees it, the helper finds a use: it
-// arms the descriptor, or leaves it armed, and by 2 it is asleep on a descriptor that says what
-// comes from now on, and what had come before has been served. If the look comes first and left
-// kArmed unset, turn_on() finds it unset and rings, and a ring is kept by the eventfd until the
-// helper, awake again, looks anew. If the look comes first and left kArmed set, the helper sleeps
-// on the descriptor by 2, so nobody has to ring: when something comes, it wakes, and tries to
-// exchange "armed, no use" for 0. That fails if the turn_on() has come by then, and it serves; if
-// it succeeds, a later turn_on() finds kArmed unset. One that rests is looked at anew after a
-// moment, which is as good as something that comes.
+// turn_on() and the helper's last access to the word before it sleeps: a load, or the exchange that
+// unsets kArmed.
+// a. The access comes later in that order, or sees the turn_on(). The helper finds a use, and arms
+// the descriptor or leaves it armed. By 2 it sleeps on a descriptor that reports later events, and
+// it has served earlier events.
+// b. The access comes first and leaves kArmed unset. turn_on() finds kArmed unset and rings. The
+// eventfd keeps the ring until the helper, awake again, reads the word anew.
+// c. The access comes first and leaves kArmed set. By 2 the helper sleeps on the descriptor, so no
+// thread has to ring. An event wakes the helper, which tries to exchange "armed, no use" for 0. If
+// the turn_on() has come by then, the exchange fails and the helper serves. If the exchange
+// succeeds, a later turn_on() finds kArmed unset.
+// The helper reads the word of a resting entry anew after a moment, which is as good as an event.
 class Watches {
  public:
   Watches(int epoll) noexcept : epoll_(epoll) {}
   void use_epoll(int epoll) noexcept { epoll_ = epoll; }
 
-  /// Seen by the next before_sleep(), for which the caller rings `bell`.
+  /// The next before_sleep() sees it; the caller rings `bell` for that.
   void add(Watched& watched, const Bell& bell);
   void remove(Watched& watched);
-  /// Arms what is on. False: something has been served, or can't be slept on: look again soon.
+  /// Arms the entries that are on. False: it has served an entry, so the helper does not sleep yet.
   bool before_sleep();
-  /// Its descriptor is readable, or broken.
+  /// The entry's descriptor is readable, or broken.
   void on_event(void* entry);
-  /// The first time at which on_time() has something to do; Watched::kNever.
+  /// When on_time() is due; Watched::kNever: not at all.
   std::uint64_t next_time_ns() const noexcept;
   void on_time(std::uint64_t now_ns);
-  /// What has been removed is not needed any more: a batch of events is over.
+  /// A batch of events is over: frees the removed entries.
   void end_of_batch() { removed_.clear(); }
-  /// One of those that are on can't be slept on.
+  /// The helper can't sleep on one of the entries that are on.
   bool must_poll() const noexcept { return must_poll_; }
-  /// Not 0: one of those that are on is served by others, and is to be looked at after so long.
+  /// Not 0: threads of the application serve an entry that is on. The helper checks it after so
+  /// long.
   std::uint64_t rest_ns() const noexcept { return rest_ns_; }
 
  private:
@@ -56,21 +59,22 @@ class Watches {
     Watched* watched;  // null: removed
     bool is_armed = false;
     bool is_resting = false;
-    std::uint64_t rest_ns = 0;  // while it rests; kRestNsMin is added
-    bool is_counting = false;   // and that is being spent: others' turns count
+    std::uint64_t rest_ns = 0;  // of the current rest; kRestNsMin is added
+    bool is_counting = false;   // in the added time: others' turns count
     Source source{SourceKind::watched, this};
   };
 
-  /// It is on, and others serve it: its descriptor is not slept on meanwhile.
+  /// True: it is on, and threads of the application serve it. The helper does not sleep on it
+  /// meanwhile.
   bool rests(Entry& entry);
-  /// False: it is off, or can't be slept on.
+  /// False: it is off, or the helper can't sleep on it.
   bool arm(Entry& entry);
   void disarm(Entry& entry);
-  /// If it is on; else the helper sleeps without it from now on.
+  /// Serves an entry that is on; else the helper sleeps without it from now on.
   void serve(Entry& entry) {
     if (is_on(entry)) entry.watched->serve();
   }
-  /// False: it was off, and is not slept on any more.
+  /// False: it was off, and the helper no longer sleeps on it.
   bool is_on(Entry& entry);
 
   void take_added();

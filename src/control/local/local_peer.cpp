@@ -13,7 +13,8 @@
 
 namespace larklane::control {
 
-// By what the hello says: asking the kernel is a system call, and a forked child has no helper.
+// Compares with the process id in the hello: asking the kernel is a system call, and a forked child
+// has no helper.
 bool LocalPeer::same_process() const noexcept { return pid() == host_.hello().pid; }
 
 bool LocalPeer::has_ended() {
@@ -21,7 +22,7 @@ bool LocalPeer::has_ended() {
   const std::lock_guard lock(mutex_);
   if (pidfd_ && pidfd_identity_.is_at(pidfd_.get())) return is_over_locked();
   const pid_t process = pid();
-  // a plane of this process is down when it has been destroyed
+  // a peer in this process is down once its plane has been destroyed
   return process == ::getpid() || (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH);
 }
 
@@ -39,7 +40,7 @@ Status LocalPeer::reopen_locked() {
   return connection ? attach_locked(std::move(*connection)) : connection.error();
 }
 
-/// A connection has been made: check who is there and serve it.
+/// Checks the process at the other end of a new connection, and serves the connection.
 Status LocalPeer::attach_locked(UniqueFd fd) {
   const Credentials credentials = peer_credentials(fd.get());
   if (!is_own_user(credentials)) {
@@ -51,7 +52,7 @@ Status LocalPeer::attach_locked(UniqueFd fd) {
   if (watch_process_locked(fd.get(), credentials).code() == Errc::kPeerDown) {
     return Status(Errc::kUnreachable, ESRCH);  // a forked child still holds its listener
   }
-  LARKLANE_TRY(watch(host_.epoll(), fd.get(), 0, &outgoing_));  // hang-up is reported unasked
+  LARKLANE_TRY(watch(host_.epoll(), fd.get(), 0, &outgoing_));  // epoll always reports hang-up
   take_connection_locked(std::move(fd));
   return {};
 }
@@ -80,7 +81,7 @@ std::optional<Reason> LocalPeer::on_outgoing(std::uint32_t events) {
     return std::nullopt;
   }
   const std::lock_guard lock(mutex_);
-  // the event may be one of a connection that another one has replaced
+  // the event may belong to a connection that a later one has replaced
   pollfd ended{fd_.get(), 0, 0};
   if (!fd_ || ::poll(&ended, 1, 0) != 1) return std::nullopt;
   if (is_sent_away_locked()) {
@@ -95,7 +96,7 @@ bool LocalPeer::is_over_locked() const noexcept {
   return pidfd_ && ::poll(&gone, 1, 0) == 1;
 }
 
-/// A process that ends closes its sockets a moment before it has ended.
+/// An ending process closes its sockets a moment before its pidfd reports the end.
 std::string LocalPeer::end_text_locked() const {
   return is_over_locked() ? "its process has ended" : "it has closed its connection";
 }
@@ -105,14 +106,14 @@ std::string LocalPeer::end_text() {
   return end_text_locked();
 }
 
-/// It says so before it takes nothing more, so it is there when a send fails.
+/// The peer sends kComeAgain before it stops reading, so the word is here when a send fails.
 bool LocalPeer::is_sent_away_locked() {
   std::uint32_t word = 0;
   return ::recv(fd_.get(), &word, sizeof word, MSG_DONTWAIT) == ssize_t{sizeof word} &&
          word == kComeAgain;
 }
 
-/// pidfd_ stays, for has_ended.
+/// pidfd_ stays open for has_ended().
 void LocalPeer::shut_locked() {
   if (pidfd_ && !pidfd_identity_.is_at(pidfd_.get())) (void)pidfd_.release();
   if (pidfd_) unwatch(host_.epoll(), pidfd_.get());

@@ -19,10 +19,10 @@ class LocalPeer final : public QueuedPeer {
   pid_t pid() const noexcept override { return pid_.load(std::memory_order_relaxed); }
   bool same_process() const noexcept override;
   bool has_ended() override;
-  /// Learns the process id, and from now on notices the process's end.
+  /// Stores the process id, and from now on watches for the process's end.
   Status accepted(const Incoming& incoming) override;
   std::optional<Reason> on_outgoing(std::uint32_t events) override;
-  /// What a connection's end says of it.
+  /// Says how the connection ended.
   std::string end_text();
 
  private:
@@ -38,7 +38,7 @@ class LocalPeer final : public QueuedPeer {
   Source process_{SourceKind::process, this};
   std::atomic<pid_t> pid_{0};
   UniqueFd pidfd_;             // guarded by mutex_
-  FdIdentity pidfd_identity_;  // of it
+  FdIdentity pidfd_identity_;  // of pidfd_
 };
 
 }  // namespace larklane::control

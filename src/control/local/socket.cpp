@@ -31,7 +31,8 @@ union FdSpace {
   std::array<char, CMSG_SPACE(kRecordFdsMax * sizeof(int))> bytes;
 };
 
-/// Of the process at the other end; none: this kernel has none. @errors kPeerDown: it has ended
+/// A pidfd of the process at the other end; none: the kernel offers none. @errors kPeerDown: the
+/// process has ended
 Result<UniqueFd> peer_pidfd(int socket) noexcept {
   int fd = -1;
   socklen_t length = sizeof fd;
@@ -89,7 +90,7 @@ Result<UniqueFd> connect_to(const Address& address) {
     result = ::connect(fd.get(), name.get(), name.length);
   } while (result != 0 && errno == EINTR);
   if (result == 0) return fd;
-  // EPERM, EACCES: a security module keeps us apart
+  // EPERM, EACCES: a security module separates the processes
   const bool is_unreachable = errno == ECONNREFUSED || errno == EPERM || errno == EACCES;
   return Status(is_unreachable ? Errc::kUnreachable : Errc::kSystem, errno);
 }
@@ -109,7 +110,7 @@ std::optional<std::vector<bool>> are_bound(std::span<const Address> addresses) {
 
 Result<UniqueFd> open_pidfd(int socket, const Credentials& peer) {
   if (peer.pid == ::getpid()) return UniqueFd();
-  // first choice: no race with a process id that is used again, and works across pid namespaces
+  // first choice: a reused process id can't mislead it, and it works across pid namespaces
   Result<UniqueFd> pidfd = peer_pidfd(socket);
   if (!pidfd) return pidfd.error();
   if (!*pidfd) {
@@ -131,12 +132,12 @@ Result<bool> is_listener(const Address& address, int socket) {
   if (!there) return there.error();
   const Credentials here = peer_credentials(socket), listens = peer_credentials(there->get());
   if (here.uid != listens.uid || here.pid != listens.pid) return false;
-  // The same id, or both 0: in a namespace that we can't see. Where each process has an inode of
-  // its own (Linux 6.9), a pidfd tells more.
+  // The ids are equal, or both 0: in a pid namespace that is not visible from here. Since Linux 6.9
+  // a pidfd has an inode of its process alone, which then decides.
   Result<UniqueFd> one = peer_pidfd(socket), other = peer_pidfd(there->get());
   struct stat a {
   }, b{};
-  if (!one || !other) return true;  // ended: the ids have to do
+  if (!one || !other) return true;  // ended: the ids decide
   return ::fstat(one->get(), &a) != 0 || ::fstat(other->get(), &b) != 0 ||
          (a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }

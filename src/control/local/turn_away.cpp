@@ -1,4 +1,4 @@
-// The end of a listener that no plane will serve.
+// Turns away the peers of a listener that no plane will serve.
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -13,9 +13,9 @@
 namespace larklane::control {
 namespace {
 
-/// A peer sends its hello in the call that connects: it is there, or on its way.
+/// A peer connects and sends its hello in one call, so the hello is here or on its way.
 constexpr int kHelloMs = 1000;
-/// What peer_credentials() says where the kernel does not.
+/// The user that peer_credentials() returns where the kernel reports none.
 constexpr uid_t kRefused = static_cast<uid_t>(-1);
 
 /// The address in the hello of an accepted connection; nothing: it can't be read.
@@ -34,11 +34,11 @@ std::optional<Address> address_in_hello(UniqueFd fd) {
 }  // namespace
 
 std::optional<std::vector<Address>> turn_away(Listener listener) {
-  // For where accept is refused. A connection that comes between this and shutdown ends with an
-  // error at its peer.
+  // Decides where accept is refused. A connection that comes between this poll and shutdown ends
+  // with an error at its peer.
   pollfd waiting{listener.fd.get(), POLLIN, 0};
   const bool is_empty = ::poll(&waiting, 1, 0) == 0;
-  // From now on connect is refused; what waits in the backlog can still be accepted.
+  // From now on the kernel refuses connect; accept still takes connections from the backlog.
   if (::shutdown(listener.fd.get(), SHUT_RDWR) != 0) return std::nullopt;
   std::vector<Address> found;
   for (;;) {

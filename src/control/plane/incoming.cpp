@@ -12,14 +12,14 @@ namespace larklane::control {
 namespace {
 
 constexpr std::size_t kBufferBytes = 16384;
-/// A stranger may cost no more.
+/// A stranger may cost no more memory.
 constexpr std::size_t kHelloBytes = std::max(sizeof(Hello), sizeof(RemoteHello));
 static_assert(kBufferBytes >= record_bytes(kRecordBytesMax));
 static_assert(sizeof(Hello) % kRecordAlign == 0);
 
 constexpr const char* kFdsLost = "descriptors lost (too many, or too many open files here)";
 
-/// Nothing is there, or memory is short: asked again while there is data.
+/// The socket is empty, or memory is short: the helper reads again while there is data.
 bool is_passing(int error) noexcept {
   return error == EAGAIN || error == ENOMEM || error == ENOBUFS;
 }
@@ -65,7 +65,7 @@ Incoming::Read Incoming::read() {
 Incoming::Parsed LocalIncoming::parse_hello(Introduction* introduction) {
   const auto bytes = unparsed();
   Hello hello;
-  // magic first: whoever sends something else may never send as much as a hello
+  // magic first: another program may never send as many bytes as a hello
   if (bytes.size() < sizeof hello.magic) return Parsed::incomplete;
   std::memcpy(&hello.magic, bytes.data(), sizeof hello.magic);
   if (hello.magic != kWireMagic) return broken("unknown magic in the hello");
@@ -95,7 +95,8 @@ Incoming::Parsed LocalIncoming::parse_hello(Introduction* introduction) {
 Incoming::Parsed Incoming::parse_record(Record* record) {
   record_fds_.clear();
   const auto bytes = unparsed();
-  // descriptors come with the first byte of their record, so what is left without one has no owner
+  // descriptors come with the first byte of their record, so those left without a byte have no
+  // record
   if (bytes.empty() && fds_lost_) return broken(kFdsLost);
   if (bytes.empty() && !fds_.empty()) return broken("descriptors without a record");
   if (bytes.size() < sizeof(RecordHeader)) return Parsed::incomplete;

@@ -1,5 +1,5 @@
 #pragma once
-// The connection in: bytes of an accepted socket become a hello and records.
+// A connection in: turns the bytes of an accepted socket into a hello and records.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,15 +20,15 @@ namespace larklane::control {
 
 class QueuedPeer;
 
-/// What a hello says, on one host and between hosts.
+/// The content of a hello, on one host and between hosts.
 struct Introduction {
   std::uint32_t version = 0;
   std::uint64_t nonce = 0;         ///< of this life of the process's plane
   std::vector<Address> addresses;  ///< all valid, and of the connection's kind
-  bool is_gone = false;            ///< it has left its addresses: what it sent before still counts
+  bool is_gone = false;            ///< it has left its addresses: earlier records still count
 };
 
-/// Nothing that arrives is trusted: every length and count is checked before it is used.
+/// Trusts no received byte: checks every length and count before it uses it.
 /// Thread safety: single-owner (the helper).
 class Incoming {
  public:
@@ -36,34 +36,34 @@ class Incoming {
   virtual ~Incoming() = default;
 
   enum class Read : std::uint8_t { data, nothing, end };
-  /// Takes what the socket has, at most one buffer: before the hello a small one. Before,
-  /// everything complete must have been parsed.
+  /// Takes the bytes that the socket has, at most one buffer; before the hello a small one. Before
+  /// this call, the caller has parsed every complete message.
   Read read();
-  /// The hello has been believed: room for records.
+  /// The plane believes the hello: makes room for records.
   void grow();
 
   enum class Parsed : std::uint8_t { incomplete, complete, broken };
-  /// The first thing on a connection. Complete with another version: there is the first address
-  /// only, or none.
+  /// Parses the first message on a connection. Complete with another version: it holds the first
+  /// address only, or none.
   virtual Parsed parse_hello(Introduction* introduction) = 0;
   /// The next record; valid until the next call of any function here.
   Parsed parse_record(Record* record);
-  /// The next record is here as a whole, whatever it is.
+  /// The next record has arrived completely; it may be invalid.
   bool has_record() const noexcept;
-  /// What made the last Parsed::broken.
+  /// The reason for the last Parsed::broken.
   const char* complaint() const noexcept { return complaint_; }
-  /// Bytes of something incomplete are waiting.
+  /// Bytes of an incomplete message are waiting.
   bool has_rest() const noexcept { return begin_ != end_; }
 
   int fd() const noexcept { return fd_.get(); }
-  /// Of a local one.
+  /// Of a local connection only.
   const Credentials& credentials() const noexcept { return credentials_; }
   virtual bool is_remote() const noexcept = 0;
-  /// Who is at the other end, for messages.
+  /// The process at the other end, for messages.
   virtual std::string origin() const = 0;
   Source* source() noexcept { return &source_; }
   bool is_closed() const noexcept { return !fd_; }
-  /// The program has closed the descriptor. A system call.
+  /// The program has closed the descriptor. Makes a system call.
   bool is_robbed() const noexcept { return fd_ && !identity_.is_at(fd_.get()); }
   void close();
 
@@ -71,12 +71,13 @@ class Incoming {
   int end_error() const noexcept { return end_error_; }
 
   QueuedPeer* peer = nullptr;  ///< null before the hello has been believed
-  /// A hello of which it can't be told yet whether it may be believed.
+  /// A hello that the plane can't judge yet.
   std::optional<Introduction> claim;
   std::uint64_t claim_since_ns = 0;  ///< of the first claim; 0: none so far
-  /// No process listened at an address of the hello, and its own had not ended; 0: never so.
+  /// Since then no process listens at an address of the hello, although its own has not ended; 0:
+  /// never so.
   std::uint64_t unreachable_since_ns = 0;
-  bool is_sent_away = false;  ///< its end is not the peer's
+  bool is_sent_away = false;  ///< the end of this connection is not the peer's end
 
  protected:
   Parsed broken(const char* complaint) noexcept;
@@ -101,7 +102,8 @@ class Incoming {
   const char* complaint_ = "";
 };
 
-/// From a process of this host: who it is tells the kernel. Thread safety: single-owner.
+/// A connection from a process of this host: the kernel identifies the process. Thread safety:
+/// single-owner.
 class LocalIncoming final : public Incoming {
  public:
   using Incoming::Incoming;

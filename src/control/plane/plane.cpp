@@ -92,7 +92,7 @@ PlaneImpl::~PlaneImpl() {
     (void)remote_->listener.fd.release();
 }
 
-/// The program may close the helper's descriptors at any time, and wake it by nothing then.
+/// The program may close the helper's descriptors at any time: then nothing wakes the helper.
 void PlaneImpl::join_helper() {
   for (;;) {
     look_at_descriptors();
@@ -110,7 +110,7 @@ PlaneCounters PlaneImpl::counters() const noexcept {
           records_received_.load(std::memory_order_relaxed)};
 }
 
-/// Where no thread can be had the helper has to do it.
+/// The helper runs the work if no thread can be created.
 void PlaneImpl::post_spare(std::function<void()> work) {
   if (!spare_.post(work).ok()) post(std::move(work));
 }
@@ -119,17 +119,17 @@ void PlaneImpl::post(std::function<void()> work) {
   {
     const std::lock_guard lock(work_mutex_);
     work_.push_back(std::move(work));
-    if (work_.size() > 1) return;  // who came first has rung
+    if (work_.size() > 1) return;  // the thread that posted first has rung
   }
   bell_.ring();
 }
 
-/// The caller wakes nobody: the kernel's timer does.
+/// The kernel's timer wakes the helper, so the caller does not.
 void PlaneImpl::flush_soon() noexcept {
-  // acq_rel: pairs with on_timer(): either it comes after this call and flushes the record, or the
-  // timer is set anew.
+  // acq_rel: pairs with on_timer(). Either on_timer() comes after this call and flushes the record,
+  // or this call sets the timer anew.
   if (is_timer_set_.exchange(true, std::memory_order_acq_rel)) return;
-  if (bell_.is_lost()) return;  // the timer's number may be one of the program's
+  if (bell_.is_lost()) return;  // the timer's number may be the program's
   const itimerspec once{{0, 0}, {0, static_cast<long>(kLaterNs)}};
   if (::timerfd_settime(timer_.get(), 0, &once, nullptr) == 0) return;
   is_timer_set_.store(false, std::memory_order_release);  // release: the next exchange
@@ -166,7 +166,7 @@ void PlaneImpl::catch_up() {
   }
 }
 
-/// Returns when it has run.
+/// Returns after the helper has run `work`.
 void PlaneImpl::run_on_helper(std::function<void()> work) {
   std::promise<void> done;
   post([&] {
@@ -199,7 +199,7 @@ Result<Peer*> PlaneImpl::connect(const Address& address) {
   if (!is_valid) return Errc::kInvalidArgument;
   const std::lock_guard lock(mutex_);
   if (QueuedPeer* const peer = find_live_locked(address)) return peer;
-  LARKLANE_TRY(accept_error_);  // it could not answer
+  LARKLANE_TRY(accept_error_);  // the peer could not connect back
   // relaxed: see epoll()
   if (is_bereft_.load(std::memory_order_relaxed)) return Status(Errc::kSystem, EBADF);
   QueuedPeer& peer = add_peer_locked(address);
@@ -209,7 +209,7 @@ Result<Peer*> PlaneImpl::connect(const Address& address) {
     return &peer;
   }
   peer.shut({opened, "nobody can be reached at its address"});
-  // after kSystem the helper may hold an event of it
+  // after kSystem the helper may hold an event of the peer
   if (opened.code() != Errc::kSystem) peers_.pop_back();
   return opened;
 }

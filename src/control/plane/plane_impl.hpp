@@ -1,6 +1,7 @@
 #pragma once
-// The plane: what connect, accept and the helper share. plane.cpp: what others call;
-// plane_helper.cpp: the helper's loop, and the end of peers; plane_incoming.cpp: connections in.
+// The plane: the state that connect, accept and the helper share. plane.cpp: the calls of other
+// threads; plane_helper.cpp: the helper's loop, and the end of peers; plane_incoming.cpp:
+// connections in.
 
 #include <pthread.h>
 #include <sys/epoll.h>
@@ -33,27 +34,28 @@
 
 namespace larklane::control {
 
-/// Far above what a socket buffer holds: only a peer that is alive and sends on and on reaches it.
+/// Far above the content of a socket buffer: only a live peer that sends without end reaches it.
 inline constexpr int kDrainReadsMax = 65536;
 
 // Thread safety: thread-safe; the members below "The helper's own" belong to the helper.
 // Invariants:
-// 1. A peer's records reach the handler before its on_peer_down, which comes once: bury() drains
-// every connection that may carry some, in the backlog or accepted, and nothing of a buried peer is
-// read. What a remote process has sent before its end may still be on its way when the end of its
-// other connection is here, so a remote peer is buried only when the connection that it opened has
+// 1. A peer's records reach the handler before its on_peer_down, which comes once. bury() drains
+// every connection that may carry records, in the backlog or accepted. The helper reads nothing of
+// a buried peer. The end of one connection with a remote process may arrive before its last
+// records. So the helper buries a remote peer only when the connection that the peer opened has
 // ended, too.
-// 2. What an epoll event points to exists until the batch of events has been served: peers live as
-// long as the plane, closed connections lie in closed_ until then.
-// 3. An address belongs to the process that listens at it. On one host a hello is believed if the
-// kernel names the same process for the listener of each of its addresses; between hosts, if it is
-// proven. Nothing else ends a peer, or is one.
-// 4. A helper that sleeps in a set whose descriptors the program has closed can't be woken. A
-// thread that waits sees it, and starts another one, which only ends what there is: the plane goes
-// without the first, which touches nothing but its Turn when it should wake all the same.
-// 5. epoll_wait has a time limit only while something is retried or has a deadline, or the plane
-// ends: an idle helper is never woken. Lock order: mutex_, a peer's mutex, work_mutex_. None is
-// held while the handler or what is watched runs.
+// 2. The object of an epoll event exists until the helper has served the batch of events. Peers
+// live as long as the plane; closed connections lie in closed_ until then.
+// 3. An address belongs to the process that listens at it. On one host the plane believes a hello
+// if the kernel names the same process for the listener of each of its addresses; between hosts, if
+// it is proven. No other connection ends a peer, or becomes one.
+// 4. Nothing can wake a helper that sleeps in a set whose descriptors the program has closed. A
+// waiting thread sees this and starts another helper, which only ends the peers and runs posted
+// work. The plane is destroyed without the first helper. If that one wakes all the same, it touches
+// nothing but its Turn.
+// 5. epoll_wait has a time limit only while a retry or a deadline is pending, or the plane ends:
+// nothing wakes an idle helper. Lock order: mutex_, a peer's mutex, work_mutex_. The helper holds
+// none while the handler or a Watched runs.
 class PlaneImpl final : public Plane, private PeerHost {
  public:
   PlaneImpl(std::vector<Listener> own, Handler& handler, std::optional<Remote> remote,
@@ -73,7 +75,7 @@ class PlaneImpl final : public Plane, private PeerHost {
 
  private:
   PeerHost& host() noexcept { return *this; }
-  // relaxed: a call that sees it a moment late fails by itself
+  // relaxed: a call that sees the old value for a moment fails by itself
   int epoll() const noexcept override {
     return is_bereft_.load(std::memory_order_relaxed) ? -1 : epoll_.get();
   }
@@ -96,14 +98,14 @@ class PlaneImpl final : public Plane, private PeerHost {
   void join_helper();
   QueuedPeer* find_live_locked(const Address& address);
   QueuedPeer& add_peer_locked(const Address& address);
-  // relaxed: on the helper its own store is seen, elsewhere no value is the caller's
+  // relaxed: the helper sees its own store; on another thread no value equals the caller's id
   bool is_helper() const noexcept {
     return helper_id_.load(std::memory_order_relaxed) == ::gettid();
   }
 
   // On the helper.
   void run();
-  /// While it sleeps the plane may go (invariant 4): all that it needs then.
+  /// All that the helper needs while it sleeps: the plane may be destroyed meanwhile (invariant 4).
   struct Sleep {
     int epoll;  // -1: epoll_wait is refused
     std::uint64_t rest_ns;
@@ -152,17 +154,17 @@ class PlaneImpl final : public Plane, private PeerHost {
   bool serve_record(Incoming& incoming);
   void end(Incoming& incoming);
   void reject_version(Incoming& incoming, Introduction introduction);
-  /// The larger one of two addresses decides. `gone`: its process has ended, and no process
+  /// The larger belief of two addresses decides. `gone`: its process has ended, and no process
   /// listens there.
   enum class Belief : std::uint8_t { right, gone, later, wrong };
   Belief belief_in(Incoming& incoming, const Introduction& introduction);
   Belief belief_in(Incoming& incoming, std::uint64_t nonce, const Address& address);
   bool judge(Incoming& incoming, Introduction introduction);
-  /// Of a process that has ended: it has sent something but its hello.
+  /// Of a process that has ended: it has sent more than its hello.
   static bool has_left_record(Incoming& incoming);
   QueuedPeer* gone_peer_of(const Incoming& incoming, const Introduction& introduction);
   bool follows_claim(const Incoming& incoming, const Introduction& introduction) const;
-  /// Its hello is judged again later.
+  /// The helper judges the hello again later.
   void park(Incoming& incoming, Introduction introduction);
   void judge_again();
   void disbelieve(Incoming& incoming, const char* complaint);
@@ -172,7 +174,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   void drop_silent(Unproven<Incoming>& unproven, std::uint64_t now_ns);
   void close(Incoming& incoming);
 
-  std::vector<Listener> own_;  // their descriptors, and remote_'s, are the helper's
+  std::vector<Listener> own_;  // the helper owns their descriptors, and remote_'s
   std::optional<Remote> remote_;
   const std::uint64_t accept_ns_;
   Handler& handler_;
@@ -186,12 +188,11 @@ class PlaneImpl final : public Plane, private PeerHost {
   RemoteTerms terms_{};
   pthread_t helper_{};
   bool has_helper_ = false;
-  /// The program has closed the descriptors: no number of this plane is touched any more.
+  /// The program has closed the descriptors: the plane uses no number of its own any more.
   std::atomic<bool> is_bereft_{false};
   struct Turn {
-    std::mutex mutex;  // held by the helper while it is awake
-    bool is_replaced =
-        false;  // guarded by mutex: the helper that sleeps never returns to the plane
+    std::mutex mutex;          // held by the helper while it is awake
+    bool is_replaced = false;  // guarded by mutex: the sleeping helper never returns to the plane
   };
   const std::shared_ptr<Turn> turn_ = std::make_shared<Turn>();
   std::atomic<pid_t> helper_id_{0};
@@ -206,7 +207,7 @@ class PlaneImpl final : public Plane, private PeerHost {
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<QueuedPeer>> peers_;
-  std::map<Address, QueuedPeer*> by_address_;  // the latest that had the name
+  std::map<Address, QueuedPeer*> by_address_;  // the latest peer with the name
   Status accept_error_;                        // not ok: this process takes no connections any more
 
   std::mutex work_mutex_;
@@ -215,11 +216,11 @@ class PlaneImpl final : public Plane, private PeerHost {
 
   // The helper's own.
   std::map<std::pair<bool, std::uint64_t>, QueuedPeer*> by_nonce_;  // is remote, nonce
-  /// Peers that had ended before it could be known which processes they were: nonce, process id.
+  /// Peers that had ended before the helper could identify their processes: nonce, process id.
   std::map<std::pair<std::uint64_t, pid_t>, QueuedPeer*> gone_;
   std::vector<std::unique_ptr<Incoming>> incoming_;
   std::vector<std::unique_ptr<Incoming>> closed_;
-  // of incoming_, without a hello that is believed or a claim
+  // of incoming_, without a believed hello or a claim
   Unproven<Incoming> unproven_local_, unproven_remote_;
   std::vector<QueuedPeer*> retrying_;
   std::vector<RemotePeer*> dialing_;
@@ -229,12 +230,12 @@ class PlaneImpl final : public Plane, private PeerHost {
     Reason reason;
     std::uint64_t deadline_ns;
   };
-  std::vector<Dying> dying_;  // remote, hung up; what they sent before is not all here
+  std::vector<Dying> dying_;  // remote, hung up; earlier records are still on their way
   Watches watches_{-1};
   bool is_listening_ = false;
-  bool has_served_ = false;                ///< a connection to us, since the helper slept last
+  bool has_served_ = false;                ///< a connection in, since the helper slept last
   bool has_events_ = true;                 // false: epoll_wait is refused
-  std::uint64_t unaccepted_since_ns_ = 0;  // the first accept that failed since one that did not
+  std::uint64_t unaccepted_since_ns_ = 0;  // the first failed accept since a successful one
   bool has_claims_ = false;                // of incoming_: those with a claim
 };
 

@@ -18,21 +18,23 @@
 namespace larklane::control {
 namespace {
 
-/// Of one turn, in which records are not served; without a grace all that a backlog can hold.
+/// The most in one turn, in which no records are served. Without a grace, all that a backlog can
+/// hold.
 int accepts_max(std::uint64_t grace_ns) noexcept { return grace_ns != 0 ? 256 : 8192; }
 
-/// A process has one connection to this one, and another one each time that it is sent away. The
-/// processes of a pid namespace that we can't see are all process 0, so they share a larger limit.
+/// A process has one connection to this one, and another each time that it is sent away. Processes
+/// of a pid namespace that is not visible from here are all process 0, so they share a larger
+/// limit.
 constexpr std::ptrdiff_t kClaimsMax = 16, kClaimsUnseenMax = 1024;
-/// Of processes that have ended and left records: each is a peer as long as the plane. A job has no
-/// more ranks on a host.
+/// The most processes that have ended and left records: each is a peer as long as the plane. A job
+/// has no more ranks on a host.
 constexpr std::size_t kGoneMax = 1024;
-/// Far more than a process needs from the close of its sockets to its end.
+/// Far more than a process needs from closing its sockets to its end.
 constexpr std::uint64_t kEndingNs = 1'000'000'000;
 
 }  // namespace
 
-/// Off while we can't accept: the backlog would wake the helper again and again.
+/// Off while accept fails: the backlog would wake the helper again and again.
 void PlaneImpl::set_listening(bool on) {
   is_listening_ = on;
   const auto set = [&](int listener) {
@@ -44,7 +46,7 @@ void PlaneImpl::set_listening(bool on) {
   if (remote_) set(remote_->listener.fd.get());
 }
 
-/// A shortage passes; a refusal does not, and peers that waited for it would wait for ever.
+/// A shortage passes. A refusal does not, and waiting peers would wait for ever.
 void PlaneImpl::cannot_accept(const Address& at, int error) {
   const bool is_shortage =
       error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
@@ -60,8 +62,8 @@ void PlaneImpl::cannot_accept(const Address& at, int error) {
   stop_accepting(error);
 }
 
-/// Peers in the backlog see their connections end. Peers that this process has connected to, and
-/// that could not connect back, are reported down.
+/// Peers in the backlog see their connections end. Reports the peers down that this process has
+/// connected to and that could not connect back.
 void PlaneImpl::stop_accepting(int error) {
   const Reason reason{{Errc::kSystem, error},
                       std::string("its connection can't be accepted: ") + std::strerror(error)};
@@ -71,7 +73,7 @@ void PlaneImpl::stop_accepting(int error) {
   };
   for (Listener& listener : own_) end(listener.fd);
   if (remote_) end(remote_->listener.fd);
-  is_listening_ = true;  // nothing is to be turned on again
+  is_listening_ = true;  // no listener is to be turned on again
   const std::lock_guard lock(mutex_);
   accept_error_ = reason.status;
   for (const auto& peer : peers_)
@@ -84,7 +86,7 @@ void PlaneImpl::accept_all(std::uint64_t grace_ns) {
   if (remote_) accept_remote(grace_ns);
 }
 
-/// False: those that wait are to have their time first.
+/// False: the waiting connections have their time first.
 bool PlaneImpl::make_room(Unproven<Incoming>& unproven, std::uint64_t grace_ns) {
   const auto room = unproven.room(now_ns(), grace_ns);
   if (room.pushed_out != nullptr) send_away(*room.pushed_out);
@@ -124,12 +126,12 @@ void PlaneImpl::accept_remote(std::uint64_t grace_ns) {
     }
     unaccepted_since_ns_ = 0;
     auto incoming = std::make_unique<RemoteIncoming>(std::move(*fd), terms_);
-    if (!incoming->challenge().ok()) continue;  // it has gone
+    if (!incoming->challenge().ok()) continue;  // the peer has gone
     take(std::move(incoming), unproven_remote_);
   }
 }
 
-/// On one host the hello is there with the connection, as a rule.
+/// On one host the hello usually comes with the connection.
 void PlaneImpl::take(std::unique_ptr<Incoming> incoming, Unproven<Incoming>& unproven) {
   if (!control::watch(epoll(), incoming->fd(), EPOLLIN, incoming->source()).ok()) return;
   Incoming& taken = *incoming;
@@ -138,8 +140,9 @@ void PlaneImpl::take(std::unique_ptr<Incoming> incoming, Unproven<Incoming>& unp
   if (!taken.is_remote()) serve(taken);
 }
 
-/// Another one needs the place. On one host all that could be sent is taken, and the rest comes
-/// again; between hosts nothing is sent before the answer, and the peer dials again by itself.
+/// Another connection needs the place. On one host the helper takes all that the peer could send,
+/// and the peer sends the rest again. Between hosts the peer sends nothing before the answer, and
+/// dials again by itself.
 void PlaneImpl::send_away(Incoming& incoming) {
   if (!incoming.is_remote()) {
     serve(incoming);  // its hello may have come since it was accepted
@@ -158,7 +161,7 @@ void PlaneImpl::drain_and_close(Incoming& incoming) {
   if (!incoming.is_closed() && !incoming.claim) close(incoming);
 }
 
-/// Reads once and serves all that is complete. False when there was nothing to read.
+/// Reads once and serves all complete messages. False: there was nothing to read.
 bool PlaneImpl::serve(Incoming& incoming) {
   if (incoming.is_closed() || incoming.claim) return false;
   switch (incoming.read()) {
@@ -207,13 +210,13 @@ bool PlaneImpl::serve_hello(Incoming& incoming) {
   return judge(incoming, std::move(introduction));
 }
 
-/// @return the peer's records follow
+/// @return true: the peer's records follow
 bool PlaneImpl::judge(Incoming& incoming, Introduction introduction) {
   Belief belief = belief_in(incoming, introduction);
   if (belief != Belief::wrong && follows_claim(incoming, introduction)) belief = Belief::later;
   if (belief == Belief::gone) {
     introduction.is_gone = true;
-    if (!has_left_record(incoming)) {  // then nothing ever was between that process and this one
+    if (!has_left_record(incoming)) {  // then that process has no record for this one
       close(incoming);
       return false;
     }
@@ -234,7 +237,7 @@ bool PlaneImpl::judge(Incoming& incoming, Introduction introduction) {
   return !incoming.is_closed();
 }
 
-/// The connection that the process was sent away from holds records that come before this one's.
+/// True: an older connection, from which the process was sent away, holds earlier records.
 bool PlaneImpl::follows_claim(const Incoming& incoming, const Introduction& introduction) const {
   for (const auto& older : incoming_) {
     if (older.get() == &incoming) break;
@@ -245,8 +248,8 @@ bool PlaneImpl::follows_claim(const Incoming& incoming, const Introduction& intr
   return false;
 }
 
-/// Its hello is complete, so it needs no place among those that are silent. It has a limit of its
-/// own: a listener whose backlog is full for ever proves nothing.
+/// Its hello is complete, so it takes no place among silent connections. It has a limit of its own:
+/// a listener with a full backlog for ever proves nothing.
 void PlaneImpl::park(Incoming& incoming, Introduction introduction) {
   const std::uint64_t now = now_ns();
   if (incoming.claim_since_ns == 0) {
@@ -315,7 +318,7 @@ PlaneImpl::Belief PlaneImpl::belief_in(Incoming& incoming, std::uint64_t nonce,
   if (is_listener.error().code() != Errc::kUnreachable) return Belief::later;
   if (has_ended(incoming.fd(), incoming.credentials()))
     return is_another ? Belief::wrong : may_be_it ? Belief::right : Belief::gone;
-  // a process that ends closes its listener a moment before its pidfd says so
+  // an ending process closes its listener a moment before its pidfd reports the end
   const std::uint64_t now = now_ns();
   if (incoming.unreachable_since_ns == 0) incoming.unreachable_since_ns = now;
   return now - incoming.unreachable_since_ns < kEndingNs ? Belief::later : Belief::wrong;
@@ -372,8 +375,7 @@ void PlaneImpl::identify(Incoming& incoming, const Introduction& introduction) {
   }
 }
 
-/// Finds or makes the peer that introduces itself, and is believed. Null: it is not the one that it
-/// says it is.
+/// Finds or makes the peer of a believed introduction. Null: its nonce belongs to another process.
 QueuedPeer* PlaneImpl::peer_of(const Introduction& introduction, bool is_remote) {
   const std::pair key(is_remote, introduction.nonce);
   const auto known = by_nonce_.find(key);
@@ -387,7 +389,7 @@ QueuedPeer* PlaneImpl::peer_of(const Introduction& introduction, bool is_remote)
     QueuedPeer* const at_address = find_live_locked(address);
     if (at_address == nullptr || peer != nullptr) continue;
     if (at_address->nonce == 0) {
-      peer = at_address;  // we connected to it before it connected to us
+      peer = at_address;  // this process connected to it before it connected back
     } else {
       doom(*at_address, {Errc::kPeerDown, "another process has its address now"});
     }
@@ -406,7 +408,7 @@ bool PlaneImpl::has_left_record(Incoming& incoming) {
   return true;
 }
 
-/// It has no address, which may be another process's by now. Null: there are too many.
+/// The peer gets no address, since another process may own it by now. Null: there are too many.
 QueuedPeer* PlaneImpl::gone_peer_of(const Incoming& incoming, const Introduction& introduction) {
   const std::pair key(introduction.nonce, incoming.credentials().pid);
   if (const auto known = gone_.find(key); known != gone_.end()) return known->second;
@@ -417,7 +419,7 @@ QueuedPeer* PlaneImpl::gone_peer_of(const Incoming& incoming, const Introduction
   return gone_[key] = &peer;
 }
 
-/// A peer that sends nonsense is down.
+/// A peer that sends invalid data is down.
 void PlaneImpl::refuse(Incoming& incoming) {
   if (incoming.peer == nullptr) return disbelieve(incoming, incoming.complaint());
   log_warn("control: %s at %s: %s; connection closed", incoming.origin().c_str(),
@@ -426,7 +428,7 @@ void PlaneImpl::refuse(Incoming& incoming) {
   close(incoming);
 }
 
-/// Any process can come here, as often as it likes: one warning for each complaint has to do.
+/// Any process can connect, as often as it likes, so each complaint warns once.
 void PlaneImpl::disbelieve(Incoming& incoming, const char* complaint) {
   log_warn_once(std::string("control stranger ") + complaint,
                 "control: %s tried to connect: %s; refused (as will be others)",

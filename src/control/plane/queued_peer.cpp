@@ -15,11 +15,11 @@
 namespace larklane::control {
 namespace {
 
-/// With this much queued for a peer that takes nothing (stopped, never served), has_room() is
+/// With more bytes queued for a peer that takes nothing (stopped, never served), has_room() is
 /// false.
 constexpr std::size_t kQueuedBytesMax = std::size_t{64} << 20;
-/// What send_later() gathers at most. About what a socket takes at once: a caller that sends sooner
-/// has the peer's helper woken, perhaps on its own core, in the middle of its work.
+/// The most that send_later() gathers, about as much as a socket takes at once. A caller that sends
+/// sooner wakes the peer's helper, perhaps on the caller's core, in the middle of its work.
 constexpr std::size_t kLaterBytesMax = std::size_t{256} << 10;
 
 bool is_gone(int error) noexcept {
@@ -56,7 +56,7 @@ Status QueuedPeer::send_later(std::uint16_t kind, std::span<const std::byte> pay
   const std::size_t total = record_bytes(payload.size());
   const std::lock_guard lock(mutex_);
   if (down_reason_ != Errc::kOk) return Status(down_reason_, down_error_);
-  // Without a connection, the first record finds out whether one can be had.
+  // Without a connection, the first record shows whether one is possible.
   if (state_ == State::closed) return send_locked(kind, payload, {});
   const std::size_t at = later_.size();
   later_.resize(at + total);  // the padding is zero
@@ -79,7 +79,7 @@ void QueuedPeer::flush_later() {
   (void)send_all_later_locked();  // the helper reports the peer down
 }
 
-/// The helper sees the hang-up, and reports that the peer is gone.
+/// The helper sees the hang-up, and reports the peer down.
 Status QueuedPeer::send_all_later_locked() {
   if (later_.empty()) return {};
   const std::span<const std::byte> bytes(later_);
@@ -125,8 +125,8 @@ Status QueuedPeer::send_locked(std::uint16_t kind, std::span<const std::byte> pa
   if (state_ == State::closed) {
     const Status opened = open_locked();
     if (!opened.ok() && opened.code() != Errc::kSystem) {
-      // it had a name when it connected to us: it is going, whether or not its own connection has
-      // closed yet
+      // it had a name when it connected to this process: it is ending, even if its own connection
+      // is still open
       host_.report_down(*this, {Errc::kPeerDown, "nobody listens at its address any more"});
       return Status(Errc::kPeerDown, opened.detail());
     }
@@ -155,7 +155,7 @@ Status QueuedPeer::send_locked(std::uint16_t kind, std::span<const std::byte> pa
   return {};
 }
 
-/// @param error  why it could not be sent at once
+/// @param error  the reason why it could not be sent at once
 Status QueuedPeer::enqueue_locked(std::span<const std::span<const std::byte>> pieces,
                                   std::size_t sent_bytes, std::span<const int> fds, int error) {
   Queued record{{}, {}, 1};
@@ -164,7 +164,7 @@ Status QueuedPeer::enqueue_locked(std::span<const std::span<const std::byte>> pi
   }
   for (const int fd : fds) {
     UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-    // The peer has them with the first byte: a copy is for a connection that comes again.
+    // The peer has them with the first byte: a copy serves only a repeated connection.
     if (!copy && sent_bytes != 0) break;
     if (!copy) return Status(errno == EBADF ? Errc::kInvalidArgument : Errc::kSystem, errno);
     record.fds.push_back(std::move(copy));
@@ -187,8 +187,7 @@ Status QueuedPeer::open() {
   return open_locked();
 }
 
-/// What is sent until then waits in the queue: a record must not be lost because descriptors are
-/// short.
+/// Records wait in the queue until then: a shortage of descriptors must lose none.
 void QueuedPeer::connect_later_locked(int error) {
   state_ = State::connecting;
   if (error != EAGAIN)
@@ -197,8 +196,8 @@ void QueuedPeer::connect_later_locked(int error) {
   await_room_locked(error);
 }
 
-/// The receiver serves every record that the socket has taken whole: it takes no more before it
-/// reads the rest.
+/// The receiver serves every record that the socket has taken as a whole: it stops taking bytes,
+/// then reads the rest.
 void QueuedPeer::drop_served_locked() {
   if (queue_.empty() || queue_.front().records < 2) return;
   Queued& front = queue_.front();
@@ -219,7 +218,7 @@ void QueuedPeer::drop_served_locked() {
   host_.count_sent(served);
 }
 
-/// A record of which a part was sent goes out once more, whole: its receiver has dropped the part.
+/// Sends a partly sent record once more, as a whole: its receiver has dropped the part.
 void QueuedPeer::come_again_locked() {
   drop_served_locked();
   unwatch(host_.epoll(), fd_.get());
@@ -251,7 +250,7 @@ void QueuedPeer::flush() {
 }
 
 void QueuedPeer::flush_locked() {
-  if (fd_ && !identity_.is_at(fd_.get())) return;  // closed by the program: a look finds out
+  if (fd_ && !identity_.is_at(fd_.get())) return;  // closed by the program
   while (fd_ && !queue_.empty()) {
     Queued& front = queue_.front();
     std::array<int, kRecordFdsMax> fds{};
@@ -297,7 +296,8 @@ void QueuedPeer::await_room_locked(int error) {
     is_armed_ = watch(host_.epoll(), fd_.get(), EPOLLOUT | always_, &outgoing_, EPOLL_CTL_MOD).ok();
     if (is_armed_) return;
   }
-  // the backlog is full, or a shortage (memory, descriptors) that epoll can't see the end of
+  // the backlog is full, or memory or descriptors are short: epoll can't report the end of a
+  // shortage
   if (!is_retrying_) {
     is_retrying_ = true;
     host_.retry_soon(*this);

@@ -1,7 +1,7 @@
 #pragma once
-// A peer and the connection out: this process sends on the connection that it opened itself and
-// reads on accepted ones only. What all peers have in common; how the connection comes about is
-// local_peer.hpp's and remote_peer.hpp's.
+// The base of all peers, and the connection out. This process sends on the connection that it
+// opened itself, and reads on accepted ones only. local_peer.hpp and remote_peer.hpp make the
+// connection.
 
 #include <atomic>
 #include <cstddef>
@@ -27,13 +27,13 @@ class QueuedPeer;
 class RemotePeer;
 struct RemoteTerms;
 
-/// Why a peer is down.
+/// The reason why a peer is down.
 struct Reason {
   Status status;
   std::string text;  ///< for people
 };
 
-/// What peers need of their plane.
+/// The services of a plane for its peers.
 class PeerHost {
  public:
   virtual ~PeerHost() = default;
@@ -42,26 +42,26 @@ class PeerHost {
   /// Only if there is a remote peer.
   virtual const RemoteTerms& remote_terms() const noexcept = 0;
   virtual void count_sent(std::uint32_t records) noexcept = 0;
-  /// Have the helper call flush_later() of all peers after kLaterNs. Makes a system call only if it
-  /// is not to do so already.
+  /// Makes the helper call flush_later() of all peers after kLaterNs. Makes a system call only if
+  /// no such call is pending.
   virtual void flush_soon() noexcept = 0;
-  /// Have the helper call peer.retry() soon.
+  /// Makes the helper call peer.retry() soon.
   virtual void retry_soon(QueuedPeer& peer) = 0;
-  /// Have the helper call peer.dial() soon, and peer.on_time() from then on.
+  /// Makes the helper call peer.dial() soon, and peer.on_time() from then on.
   virtual void dial_soon(RemotePeer& peer) = 0;
-  /// Have the helper report the peer down.
+  /// Makes the helper report the peer down.
   virtual void report_down(QueuedPeer& peer, Reason reason) = 0;
 };
 
-// Thread safety: thread-safe, but for the members that say that they belong to the helper.
+// Thread safety: thread-safe, except the members that are marked as the helper's.
 // Invariants:
-// 1. Records leave in the order of the calls of send: a record goes to the socket directly only
-// when the queue is empty, and both are looked at under mutex_.
+// 1. Records leave in the order of the calls of send. A record goes to the socket directly only
+// when the queue is empty, and the caller checks both under mutex_.
 // 2. Descriptors travel with the first byte of their record and with no other.
-// 3. What waits in later_ comes after all that is queued, and before the next record of send.
+// 3. Records in later_ leave after all queued ones, and before the next record of send.
 // Model: tests/protocol/later.pml.
-// 4. Unless down: whenever the queue is not empty, EPOLLOUT is armed, the helper has been told to
-// retry, or it is dialing and flushes when there is a connection.
+// 4. Unless the peer is down, a queue that is not empty has one of three: EPOLLOUT is armed, the
+// helper will retry, or the helper is dialing and flushes when there is a connection.
 class QueuedPeer : public Peer {
  public:
   const Address& address() const noexcept final { return address_; }
@@ -74,20 +74,22 @@ class QueuedPeer : public Peer {
   void flush_later() final;
   bool has_room() final;
 
-  /// Connect now instead of at the first send. @errors those of Plane::connect
+  /// Connects now instead of at the first send. @errors those of Plane::connect
   Status open();
-  /// It has opened a connection to us and introduced itself. @errors kPeerDown: it has ended
+  /// The peer has opened a connection to this process and introduced itself. @errors kPeerDown: it
+  /// has ended
   virtual Status accepted(const Incoming& incoming) = 0;
-  /// Events of the connection out. @return why the peer is down, if it is. Helper only.
+  /// Events of the connection out. @return the reason if the peer is down. Helper only.
   virtual std::optional<Reason> on_outgoing(std::uint32_t events) = 0;
-  /// Try again what could not be done. True if it must be called again. Helper only.
+  /// Retries a failed connection or flush. True: call it again. Helper only.
   bool retry();
-  /// Its end of our connection is closed: no more is sent. is_down() comes later. Helper only.
+  /// The peer has closed its end of the connection out: nothing more is sent. is_down() follows
+  /// later. Helper only.
   void hang_up(Status reason);
-  /// Close everything; later sends answer with the reason. Helper only.
+  /// Closes everything; later sends return the reason. Helper only.
   void shut(const Reason& reason);
   std::size_t queued_count();
-  /// The program has closed the descriptor of the connection out. A system call.
+  /// The program has closed the descriptor of the connection out. Makes a system call.
   bool is_robbed();
 
   // The helper's own.
@@ -97,40 +99,40 @@ class QueuedPeer : public Peer {
  protected:
   /// `connecting` waits for a retry. `dialing`: the helper makes the connection step by step.
   enum class State : std::uint8_t { closed, connecting, dialing, open };
-  /// @param always  epoll events that are always waited for @param fds_max  with one record
+  /// @param always  epoll events that it always waits for @param fds_max  with one record
   QueuedPeer(PeerHost& host, Address address, std::uint32_t always, std::size_t fds_max);
 
   // With mutex_ held.
   /// From closed to any other state.
   virtual Status open_locked() = 0;
-  /// From connecting, on the helper. A passing error (is_passing): again, later.
+  /// From connecting, on the helper. After a passing error (is_passing) the helper retries later.
   virtual Status reopen_locked() = 0;
   virtual void shut_locked() = 0;
-  /// The other end has closed the connection, and has not lost anything that was sent.
+  /// True: the other end has closed the connection, and has lost nothing that was sent.
   virtual bool is_sent_away_locked() { return false; }
-  /// Sends what is queued on another connection.
+  /// Sends the queued records on another connection.
   void come_again_locked();
   void connect_later_locked(int error);
   /// `fd` is in the epoll set with outgoing_.
   void take_connection_locked(UniqueFd fd);
   void queue_hello_locked();
-  /// Sends what is queued while there is room.
+  /// Sends queued records while there is room.
   void flush_locked();
   void flush();
-  /// It may go better later: the peer's backlog is full, or this process or machine is short of
-  /// something.
+  /// A retry may succeed: the peer's backlog is full, or this process or machine is short of a
+  /// resource.
   static bool is_passing(Status status) noexcept;
 
   PeerHost& host_;
   Source outgoing_{SourceKind::outgoing, this};
-  std::mutex mutex_;  // before the plane's work queue, after the plane's own
+  std::mutex mutex_;  // locked before the plane's work_mutex_, after its mutex_
   // guarded by mutex_
   State state_ = State::closed;
   Errc down_reason_ = Errc::kOk;
   int down_error_ = 0;
   UniqueFd fd_;
   FdIdentity identity_;  ///< of fd_
-  int gone_error_ = 0;   ///< of a send: the kernel tells it once only
+  int gone_error_ = 0;   ///< of a send: the kernel reports it only once
 
  private:
   struct Queued {
@@ -144,11 +146,12 @@ class QueuedPeer : public Peer {
   Status enqueue_locked(std::span<const std::span<const std::byte>> pieces, std::size_t sent_bytes,
                         std::span<const int> fds, int error);
   void push_locked(Queued queued, std::size_t sent_bytes, int error);
-  /// Sends or queues them. @errors of the connection, after which nothing is sent
+  /// Sends or queues the records of send_later(). @errors of the connection, after which nothing is
+  /// sent
   Status send_all_later_locked();
   void drop_served_locked();
   void await_room_locked(int error);
-  /// The kernel refuses to send to it, and will go on to.
+  /// The kernel refuses to send to the peer, now and later.
   Status report_unsendable_locked(int error);
   void close_connection_locked();
 

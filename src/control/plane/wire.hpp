@@ -1,7 +1,7 @@
 #pragma once
-// What travels on a control connection: one Hello, then records. Same host, so native byte order.
-// Between hosts the records are these, and what comes before them is remote_wire.hpp's.
-// A change of anything here but what the comment of Hello promises raises kProtocolVersion.
+// The wire format of a control connection: one Hello, then records. One host, so native byte order.
+// Between hosts the records are the same, after the messages of remote_wire.hpp. Every change here
+// raises kProtocolVersion. No change touches the layout that the comment of Hello promises.
 
 #include <array>
 #include <cstddef>
@@ -17,8 +17,8 @@ inline constexpr std::size_t kAddressesMax = 4;  ///< names of one process
 
 using WireAddress = std::array<char, kAddressBytes>;  // ends in NUL
 
-/// First thing on every connection. Every version starts with the members up to and including the
-/// first address, so that two versions can still name each other.
+/// The first message on every connection. Every version starts with the members up to and including
+/// the first address, so that two versions can still name each other.
 struct Hello {
   std::uint32_t magic = kWireMagic;
   std::uint32_t version = kProtocolVersion;
@@ -30,12 +30,12 @@ struct Hello {
 inline constexpr std::size_t kHelloPrefixBytes = offsetof(Hello, addresses) + kAddressBytes;
 static_assert(sizeof(Hello) == 24 + kAddressesMax * kAddressBytes);
 
-/// To the process that has connected, before its connection is closed without a word of it having
-/// been lost: what it could send has been taken, and the rest is to come on another connection.
+/// The accepting process sends it to the connecting process before it closes the connection. No
+/// byte is lost: it has taken all that could be sent, and the rest comes on another connection.
 inline constexpr std::uint32_t kComeAgain = 0x6e'69'67'61;  // "agin"
 
-/// Before each payload; header and payload are padded to kRecordAlign, so that payloads are aligned
-/// where they are read.
+/// Precedes each payload. Header and payload are padded to kRecordAlign, so the receiver reads
+/// aligned payloads.
 struct RecordHeader {
   std::uint32_t magic = kWireMagic;
   std::uint32_t payload_bytes = 0;

@@ -21,7 +21,7 @@ constexpr const char* kRemedy =
     "; is there a firewall between the hosts? LARKLANE_CONTROL_INTERFACE names the interface to "
     "use, LARKLANE_CONTROL_CONNECT_NS the time to wait";
 
-/// After a challenge by which the peer is known. Together some ten seconds.
+/// Redials after a challenge that identifies the peer. Together they take some ten seconds.
 constexpr std::uint32_t kRedialsMax = 64;
 constexpr std::uint64_t kRedialNsMin = 5'000'000, kRedialNsMax = 160'000'000;
 
@@ -44,7 +44,7 @@ RemoteDial::Step RemoteDial::begin() {
   return try_next();
 }
 
-/// The time that is left is shared by the hosts that are left.
+/// The remaining hosts share the remaining time.
 RemoteDial::Step RemoteDial::try_next() {
   while (next_host_ < to_.hosts.size()) {
     Result<UniqueFd> fd = begin_connect(to_.endpoint(next_host_));
@@ -67,7 +67,7 @@ RemoteDial::Step RemoteDial::try_next() {
   return fail({Errc::kUnreachable, status_.detail()}, kRemedy);
 }
 
-/// Goes on to the next host, if there is one. Never closes fd_ before it is out of the epoll set.
+/// Goes on to the next host, if there is one. Takes fd_ out of the epoll set before it closes it.
 RemoteDial::Step RemoteDial::fail_host(int error, const std::string& why) {
   stop();
   if (!text_.empty()) text_ += ", ";
@@ -91,7 +91,7 @@ void RemoteDial::stop() noexcept {
   fd_.reset();
 }
 
-/// The peer had more strangers at its listener than it keeps, and this one was the oldest.
+/// The peer's listener had more unproven connections than it keeps, and this one was the oldest.
 RemoteDial::Step RemoteDial::redial() {
   stop();
   const std::uint64_t pause_ns = std::min(kRedialNsMin << std::min(redials_, 5u), kRedialNsMax);
@@ -120,7 +120,7 @@ RemoteDial::Step RemoteDial::on_event(std::uint32_t events) {
   return (events & EPOLLOUT) != 0 ? on_connected() : Step::waiting;
 }
 
-/// Somebody listens: from now on the peer may take its time, since it may not have a helper yet.
+/// A process listens there. From now on it has no deadline, since it may not have a helper yet.
 RemoteDial::Step RemoteDial::on_connected() {
   deadline_ns_ = 0;
   received_bytes_ = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// How a connection to another host is made: host after host, each until it connects, refuses or
-// its share of the time is over; then the two sides prove to each other who they are.
+// Dials a peer on another host. It tries host after host, each until it connects, refuses or its
+// share of the time is over. Then both sides prove their identity.
 
 #include <array>
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace larklane::control {
 
-/// What all connections of a plane to other hosts have in common. Thread safety: immutable.
+/// The terms that all connections of a plane to other hosts share. Thread safety: immutable.
 struct RemoteTerms {
   Secret secret;
   std::uint64_t connect_ns;
@@ -26,22 +26,22 @@ struct RemoteTerms {
 /// Thread safety: single-owner (the helper).
 class RemoteDial {
  public:
-  /// @param source  of the socket's events, which are to be passed to on_event()
+  /// @param source  of the socket's events; the caller passes them to on_event()
   RemoteDial(const RemoteTerms& terms, const Address& to, int epoll, Source* source);
 
   enum class Step : std::uint8_t {
     waiting,
-    open,    ///< take() it
+    open,    ///< take() the connection
     failed,  ///< see status() and text()
-    later,   ///< short of something: status(). Then begin() again
+    later,   ///< a shortage: status(). Then begin() again
   };
   Step begin();
   Step on_event(std::uint32_t events);
   Step on_time(std::uint64_t now_ns);
-  /// When on_time() has something to do; 0: never.
+  /// When on_time() is due; 0: never.
   std::uint64_t deadline_ns() const noexcept { return deadline_ns_; }
 
-  /// Stays in the epoll set.
+  /// The connection stays in the epoll set.
   UniqueFd take() noexcept { return std::move(fd_); }
   void stop() noexcept;
   Status status() const noexcept { return status_; }
@@ -56,7 +56,7 @@ class RemoteDial {
   Step on_bytes();
   Step on_challenge();
   Step on_answer();
-  /// What is expected next has come. False: see `step`.
+  /// True: the next message is complete. False: see `step`.
   bool receive(std::span<std::byte> wanted, Step* step);
 
   const RemoteTerms& terms_;
@@ -70,9 +70,9 @@ class RemoteDial {
   UniqueFd fd_;
   std::size_t next_host_ = 0;
   std::uint32_t redials_ = 0;
-  std::uint64_t deadline_ns_ = 0;        // of this host
-  std::uint64_t total_deadline_ns_ = 0;  // of all; 0: not begun
-  std::size_t received_bytes_ = 0;       // of what is expected next
+  std::uint64_t deadline_ns_ = 0;        // of this host, or of the pause
+  std::uint64_t total_deadline_ns_ = 0;  // of all hosts; 0: not begun
+  std::size_t received_bytes_ = 0;       // of the next message
   Challenge challenge_;
   RemoteHello hello_;
   Answer answer_;

@@ -19,7 +19,7 @@ namespace {
 
 static_assert(sizeof(RemoteHello) % kRecordAlign == 0);
 
-/// The smallest socket buffer has room for what is sent before the first record.
+/// The smallest socket buffer has room for all messages before the first record.
 template <class Message>
 Status send_message(int socket, const Message& message) noexcept {
   const ssize_t sent = ::send(socket, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -45,7 +45,7 @@ Status RemoteIncoming::challenge() {
 Incoming::Parsed RemoteIncoming::parse_hello(Introduction* introduction) {
   const auto bytes = unparsed();
   RemoteHello hello;
-  // magic and version first: whoever sends something else may never send as much as a hello
+  // magic and version first: another program may never send as many bytes as a hello
   constexpr std::size_t kPrefixBytes = offsetof(RemoteHello, life);
   if (bytes.size() < sizeof hello.magic) return Parsed::incomplete;
   std::memcpy(&hello.magic, bytes.data(), sizeof hello.magic);
@@ -70,7 +70,7 @@ Incoming::Parsed RemoteIncoming::parse_hello(Introduction* introduction) {
   introduction->addresses.emplace_back(address);
   Answer answer;
   answer.proof = answer_to(terms_.secret, challenge_, hello);
-  // if it has gone by now, the next thing that is read is its end
+  // if the peer has gone by now, the next read finds the end
   (void)send_message(fd(), answer);
   return Parsed::complete;
 }

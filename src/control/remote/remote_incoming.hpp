@@ -1,5 +1,5 @@
 #pragma once
-// The connection in from another host: a stranger, until it has proven that it is of the job.
+// A connection in from another host: a stranger, until it has proven that it is of the job.
 
 #include "control/plane/incoming.hpp"
 #include "control/remote/remote_dial.hpp"
@@ -9,12 +9,12 @@ namespace larklane::control {
 /// Thread safety: single-owner (the helper).
 class RemoteIncoming final : public Incoming {
  public:
-  /// @param terms  outlive it
+  /// @param terms  outlive this object
   RemoteIncoming(UniqueFd fd, const RemoteTerms& terms);
 
-  /// The first thing on the connection. @errors kSystem: it is of no use
+  /// Sends the first message on the connection. @errors kSystem: the connection is of no use
   Status challenge();
-  /// Sends the answer, too.
+  /// Also sends the answer.
   Parsed parse_hello(Introduction* introduction) override;
   bool is_remote() const noexcept override { return true; }
   std::string origin() const override { return host_ + " port " + std::to_string(port_); }

@@ -1,3 +1,5 @@
+// Binds the TCP listener of a plane, and finds the addresses of this host.
+
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -24,10 +26,10 @@ bool is_link_local(const sockaddr& address) noexcept {
   if (address.sa_family != AF_INET6) return false;
   sockaddr_in6 v6;
   std::memcpy(&v6, &address, sizeof v6);
-  return IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr);  // means nothing without an interface
+  return IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr);  // has no meaning without an interface
 }
 
-/// Of interfaces that are up; IPv4 first, since not every host that has IPv6 routes it.
+/// Addresses of interfaces that are up; IPv4 first, since not every host that has IPv6 routes it.
 std::vector<InterfaceHost> interface_hosts() {
   ifaddrs* first = nullptr;
   if (::getifaddrs(&first) != 0) return {};
@@ -45,7 +47,7 @@ std::vector<InterfaceHost> interface_hosts() {
   return found;
 }
 
-/// What peers are told when every interface is listened at.
+/// The hosts that peers get when the process listens at every interface.
 std::vector<std::string> reachable_hosts(bool with_v6) {
   std::vector<std::string> hosts;
   std::vector<std::string> loopback;

@@ -15,14 +15,14 @@ RemotePeer::RemotePeer(PeerHost& host, const Address& address)
     : QueuedPeer(host, address, EPOLLRDHUP, 0),
       dial_(host.remote_terms(), address, host.epoll(), &outgoing_) {}
 
-/// The helper does it: it has the deadline.
+/// The helper connects, since it keeps the deadline.
 Status RemotePeer::open_locked() {
   state_ = State::dialing;
   host_.dial_soon(*this);
   return {};
 }
 
-/// After a shortage; it is among those that are dialed still.
+/// After a shortage the helper dials again.
 Status RemotePeer::reopen_locked() {
   state_ = State::dialing;
   host_.dial_soon(*this);
@@ -69,7 +69,7 @@ std::optional<Reason> RemotePeer::on_outgoing(std::uint32_t events) {
 
 std::optional<Reason> RemotePeer::hang_up_reason() {
   const std::lock_guard lock(mutex_);
-  if (!fd_) return std::nullopt;  // known already
+  if (!fd_) return std::nullopt;  // already reported
   return reason_of(gone_error_ != 0 ? gone_error_ : socket_error(fd_.get()));
 }
 

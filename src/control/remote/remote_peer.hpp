@@ -20,15 +20,15 @@ class RemotePeer final : public QueuedPeer {
   bool has_ended() override { return is_down(); }
   Status accepted(const Incoming&) override { return {}; }
 
-  // Helper only. @return why the peer is down, if it is.
+  // Helper only. @return the reason if the peer is down.
   std::optional<Reason> on_outgoing(std::uint32_t events) override;
   std::optional<Reason> dial() { return after(dial_.begin()); }
   std::optional<Reason> on_time(std::uint64_t now_ns) { return after(dial_.on_time(now_ns)); }
-  /// When on_time() has something to do; 0: never.
+  /// When on_time() is due; 0: never.
   std::uint64_t deadline_ns() const noexcept { return dial_.deadline_ns(); }
   bool is_dialing();
-  /// Of a connection that has ended with `error`. Its status has a detail if the host is gone: then
-  /// nothing of the peer is on its way any more.
+  /// The reason for a connection that has ended with `error`. Its status has a detail if the host
+  /// is gone: then no more bytes of the peer are on their way.
   static Reason reason_of(int error);
 
  private:
@@ -38,7 +38,7 @@ class RemotePeer final : public QueuedPeer {
   std::optional<Reason> after(RemoteDial::Step step);
   std::optional<Reason> hang_up_reason();
 
-  RemoteDial dial_;  // the helper's
+  RemoteDial dial_;  // used by the helper only
 };
 
 }  // namespace larklane::control

@@ -1,12 +1,12 @@
 #pragma once
-// How a TCP connection begins. Both sides prove that they know the job's secret, then records
-// follow as on one host (wire.hpp), without descriptors. Hosts have one byte order: another one
-// is noticed by the magic.
+// The first messages of a TCP connection. Both sides prove that they know the job's secret, then
+// records follow as on one host (wire.hpp), without descriptors. Hosts have one byte order: the
+// magic detects another.
 //
-//   who accepted   Challenge  ->
-//                             <-  RemoteHello   who connected
-//   who accepted   Answer     ->
-//                             <-  records
+//   acceptor   Challenge  ->
+//                         <-  RemoteHello   connector
+//   acceptor   Answer     ->
+//                         <-  records
 //
 // The proofs: base/handshake.hpp.
 
@@ -24,7 +24,7 @@ namespace larklane::control {
 struct Challenge {
   std::uint32_t magic = kWireMagic;
   std::uint32_t version = kProtocolVersion;
-  std::uint64_t identity = 0;  ///< identity_of() the address of who accepted
+  std::uint64_t identity = 0;  ///< identity_of() the acceptor's address
   Nonce nonce{};
 };
 static_assert(sizeof(Challenge) == 32);
