@@ -68,7 +68,7 @@ def measure(mpi: launch.Mpi) -> Host:
 
 
 def read(path: pathlib.Path) -> Host:
-    """@return the record; without a file, one that has no runs"""
+    """@return the record; without a file, a record without runs"""
     if not path.exists():
         return {"runs": []}
     made: Host = json.loads(path.read_text(encoding="utf-8"))
