@@ -128,7 +128,7 @@ def install_venv(name, requirements):
         if not made:
             return
     install = (str(venv / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input")
-    if not run(*install, *requirements):  # pip installs all or none, so retry them one by one: one that can't be installed blocks no other
+    if not run(*install, *requirements):  # pip installs all or none, so retry them one by one: a package that can't be installed blocks no other
         for requirement in requirements:
             run(*install, requirement)
 
