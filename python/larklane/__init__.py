@@ -1,2 +1,2 @@
-"""What the command `larklane` does in Python: statistics, figures and reports of measurements. Needs the standard library only;
+"""The Python part of the command `larklane`: statistics, figures and reports of measurements. Needs the standard library only;
 figures need matplotlib."""

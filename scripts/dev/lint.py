@@ -26,12 +26,12 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIP = 77
 CLANG_TIDY = "clang-tidy-14"
-# The compile commands are of another compiler, whose warnings are its own matter.
+# The compile commands belong to another compiler, so its -Werror and its unknown warnings do not count here.
 CLANG_TIDY_FLAGS = ("--quiet", "--warnings-as-errors=*", "--extra-arg=-Wno-unknown-warning-option", "--extra-arg=-Wno-error")
 
 
 def python_tool(name, *arguments):
-    """Run a tool of .deps/python, or one that is installed. @return its exit status"""
+    """Run a tool of .deps/python, or else the installed one. @return its exit status"""
     tool = shutil.which(str(ROOT / ".deps/python/bin" / name)) or shutil.which(name)
     if not tool:
         print(f"skipped: {name} not found (`make setup` installs it)")
@@ -40,7 +40,7 @@ def python_tool(name, *arguments):
 
 
 def changed_files():
-    """@return paths that the last commit or an uncommitted change touches; after a merge, all that it brought"""
+    """@return paths that the last commit or an uncommitted change touches; after a merge, all paths that the merge changed"""
     paths = set()
     for command in (["diff", "--name-only", "HEAD^"], ["ls-files", "--others", "--exclude-standard"]):
         listing = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -49,7 +49,7 @@ def changed_files():
 
 
 class Sources:
-    """What files include, by their text: conditions are not evaluated."""
+    """The includes of each file, by their text: conditions are not evaluated."""
 
     def __init__(self, root):
         self.root = root
@@ -62,7 +62,7 @@ class Sources:
         return {next((file for place in places if (self.root / (file := f"{place}/{name}")).is_file()), None) for name in names} - {None}
 
     def closure(self, path):
-        """@return the file and all that it includes, directly or not"""
+        """@return the file and all files that it includes, directly or not"""
         found, waiting = set(), [path]
         while waiting:
             file = waiting.pop()
@@ -72,7 +72,7 @@ class Sources:
         return found
 
     def key(self, path, command, setting):
-        """@return a hash of all that decides what the tool says of the file"""
+        """@return a hash of all inputs of the tool's result for the file"""
         digest = hashlib.sha256(f"{setting}\n{command}\n".encode())
         for file in sorted(self.closure(path)):
             digest.update(f"{file}\n".encode() + (self.root / file).read_bytes())
@@ -86,7 +86,7 @@ def chosen(units, changed, sources):
 
 
 def commands_of(build):
-    """@return {path: its compile command}; of a file that is compiled several times, the first"""
+    """@return {path: its compile command}; a file that is compiled several times has its first command"""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         file = pathlib.Path(entry["file"])
@@ -102,7 +102,7 @@ def analyse(build, path):
 
 
 def clang_tidy(build, everything, minutes):
-    """@return 0, 1 or SKIP. When the time is up, the units that are left are named by number, not analysed."""
+    """@return 0, 1 or SKIP. After `minutes` no further unit starts; the summary line counts the units left."""
     if not shutil.which(CLANG_TIDY):
         print(f"skipped: {CLANG_TIDY} not found (Debian: {CLANG_TIDY})")
         return SKIP

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Prove that the tests can fail: change one line of the engine or the face, and see that a named test notices.
+"""Prove that the tests can fail: change one line of the engine or the face, and check that a named test fails.
 
 The list is tests/mutants/*.json; each entry is
 
   {"file": "src/part/x.cpp", "old": "text that occurs once", "new": "text instead of it",
-   "test": "name of the ctest that must fail", "rule": "what the change breaks",
+   "test": "name of the ctest that must fail", "rule": "the rule that the change breaks",
    "cases": [cases of a conformance test: only these are run; optional]}
 
-A mutant is built and tested in a copy of the tree (build/mutants/tree), so the tree itself is never touched. `killed`: the test failed.
-`survived`: it passed. `stale`: the old text is not there exactly once, the test does not exist, it fails without a change, or the
+A mutant is built and tested in a copy of the tree (build/mutants/tree), so the tree itself never changes. `killed`: the test failed.
+`survived`: it passed. `stale`: the old text does not occur exactly once, the test does not exist, it fails without a change, or the
 changed code does not compile. Exit status: 0 if all were killed.
 """
 
@@ -62,7 +62,7 @@ def environment():
 
 
 def run(*command, timeout_s=600, quiet=True):
-    """@return whether the command succeeded in the copy; a run over time failed"""
+    """Run a command in the copy. @return whether it succeeded; a timeout is a failure"""
     output = subprocess.DEVNULL if quiet else None
     try:
         return subprocess.run(
@@ -92,7 +92,7 @@ def copy_tree():
 
 
 def targets_of(test):
-    """What must be built for a test: a GoogleTest program is a target of the test's name."""
+    """The build targets of a test: a GoogleTest program is a target of the test's name."""
     if re.fullmatch(r"\w+_test", test):
         return [test]
     kind, _, rest = test.partition(".")
@@ -103,7 +103,7 @@ def targets_of(test):
 
 
 def build(test):
-    """Build in the copy what a test needs. @return whether that worked"""
+    """Build the targets of a test in the copy. @return whether the build succeeded"""
     if not (COPY / "build/release/CMakeCache.txt").exists() and not run("cmake", "--preset", "release", "-DLARKLANE_WERROR=OFF"):
         return False
     cores = str(len(os.sched_getaffinity(0)))
@@ -112,7 +112,7 @@ def build(test):
 
 
 def passes(mutant):
-    """@return whether the mutant's test passes in the copy as it is built now"""
+    """@return whether the mutant's test passes in the copy as built now"""
     if mutant.cases:
         _, mpi, mode = mutant.test.split(".")
         program = f"build/release/tests/conformance/{mpi}/conformance"
@@ -122,7 +122,7 @@ def passes(mutant):
 
 
 def judge(mutant, sound):
-    """Build the mutant, run its test, put the file back. @return killed, survived or stale, and why"""
+    """Build the mutant, run its test, restore the file. @return (killed, survived or stale; the reason)"""
     path = COPY / mutant.file
     original = path.read_text() if path.exists() else ""
     mutated = apply(original, mutant)

@@ -40,7 +40,7 @@ POLICY_ROW = re.compile(rf"^LARKLANE_POLICY\((\w+)\s*,\s*{TEXT}\s*,\s*{TEXT}\s*\
 
 
 def policy_texts(registry):
-    """Default, range and doc of option `policy`, from the text of policies.def. src/base/config.cpp makes the same texts."""
+    """@return default, range and doc of option `policy`, from the text of policies.def; src/base/config.cpp makes the same texts"""
     default, head = POLICIES_HEAD.search(registry).groups()
     found = POLICY_ROW.findall(registry)
     if len(found) != len(re.findall(r"^LARKLANE_POLICY\(", registry, re.M)):
@@ -51,7 +51,7 @@ def policy_texts(registry):
 
 
 def rows(table):
-    """[(name, type, default, range, since, doc)] of the text of options.def."""
+    """@return [(name, type, default, range, since, doc)] of the text of options.def"""
     for word, text in policy_texts(POLICIES.read_text()).items():
         table = table.replace(word, f'"{text}"')
     found = ROW.findall(table)

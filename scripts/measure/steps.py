@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs one of the examples as it is without partitions, on MPICH 5 with two ranks that have a core each, and prints the milliseconds that a step took.
+"""Runs an example in its mode without partitions and prints the milliseconds per step. It runs on MPICH 5, two ranks, one core each.
 
-The last line is what bars.py reads: {"samples": [ms per step], "wrong": 0}; the examples verify what they compute and fail otherwise.
+bars.py reads the last line: {"samples": [ms per step], "wrong": 0}. The examples verify their results and fail otherwise.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""What Temucin et al., CLUSTER'23, say of their figures: for scripts/papers/paper_figures.py, simulated, and scripts/papers/paper_shm.py, over shared memory."""
+"""Statements of Temucin et al., CLUSTER'23, on their figures: for paper_figures.py (simulated) and paper_shm.py (shared memory)."""
 
 PAPER = "Temucin et al., CLUSTER'23, figure"
-TABLE_I = ((512 << 10, 1), (2 << 20, 2), (8 << 20, 4), (32 << 20, 8), (128 << 20, 16))  # groups below that size; above: 32
+TABLE_I = ((512 << 10, 1), (2 << 20, 2), (8 << 20, 4), (32 << 20, 8), (128 << 20, 16))  # (size, groups below that size); above: 32
 DELAY_US = 4000  # 4 % of 100 ms
 TIMER_US = 3000  # figure 9, "arbitrary"
 DELTAS_US = (10, 35, 100)  # figure 13
-APART = 0.0615  # of these timers, at most
-SWEEP_DELTA_US = 35  # not in the paper's text
+APART = 0.0615  # largest difference of these timers
+SWEEP_DELTA_US = 35  # our choice: not in the paper's text
 
 SHOWS = {
     "03": "More partitions take longer while messages are small, and less when they are large.",
@@ -23,5 +23,5 @@ SHOWS = {
 
 
 def ploggp(size: int, partitions: int) -> int:
-    """Groups by the paper's Table I."""
+    """@return the groups of the paper's Table I"""
     return min(next((groups for below, groups in TABLE_I if size < below), 32), partitions)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Figures of Zambre et al., ICS'20, on this machine: measurements/ics20.
 
-Lanes, what each part of them is worth, and the paper's applications: `larklane bench` on Larklane and, natively, on the first MPI of `make setup` that is
-there; figures as `larklane report` draws them, each with its CSV. Some minutes. Nothing passes or fails but payloads and results, which are checked.
+Lanes, the value of each part of a lane, and the paper's applications: `larklane bench` on Larklane and, natively, on the first installed MPI of
+`make setup`. `larklane report` draws the figures, each with its CSV. Takes some minutes. Only wrong payloads and results fail.
 """
 
 import argparse
@@ -27,7 +27,7 @@ ONCE = "--repetitions 1 --iterations 20 --warmup 2 --no-report"
 
 
 class Bench(NamedTuple):
-    """A run of `larklane bench`. `name`: of its figures' files; `figures`: in the report, and of the paper."""
+    """A run of `larklane bench`. `name`: prefix of its figures' files; `figures`: {figure of the report: figure of the paper}."""
 
     name: str
     words: str
@@ -48,7 +48,7 @@ cores that this machine does not have. The others are diagrams, or of networks t
 
 
 def drawn(bench: Bench, mpi: launch.Mpi | None, folder: pathlib.Path) -> None:
-    """Into FOLDER. @raises RuntimeError  the benchmark failed, a payload was wrong, or there is no such figure"""
+    """Draw the figures of a run into FOLDER. @raises RuntimeError  the benchmark failed, a payload was wrong, or a figure is missing"""
     launcher = ["--launcher", shlex.join([str(mpi.launcher), *mpi.flags, "-n", "{processes}"])] if mpi and bench.name != "lanes" else []
     for words in ([*shlex.split(f"bench {bench.words} {ONCE}"), *launcher, "--out", str(folder / "out")],
                   ["report", str(folder / "out/bench.json"), "--out", str(folder / "page")]):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Figures 3 and 6 to 14 of Temucin et al., CLUSTER'23, on the simulated network `niagara`: measurements/cluster23.
 
-An SVG and a CSV for each, and README.md: what the paper shows, what ours shows, and at which cost of a message the paper's figures would
-appear. Nothing is fitted, and nothing passes or fails. Those of shared memory are real (figures 6 and 8 to 14; 6 minutes) if there is an MPI of
-`make setup`: host.json, figure-*-host. Simulated time does not depend on the machine; with --simulated a busy one may run this.
+Writes an SVG and a CSV for each, and README.md: the paper's result, our result, and the cost of a message at which the paper's figures would
+appear. Nothing is fitted, and nothing passes or fails. With an MPI of `make setup`, figures 6 and 8 to 14 are also measured over shared memory
+(6 minutes): host.json, figure-*-host. Simulated time does not depend on the machine; with --simulated a busy machine may run this.
 """
 
 import argparse
@@ -36,12 +36,12 @@ Results = dict[str, simulation.Simulated]
 Host = paper_host.Host
 
 WIRE = 11.5  # GB/s
-TURN_US = 0.050  # a line comes from another core
+TURN_US = 0.050  # for a cache line from another core
 SWEEPS = {"14a": (1000, 10), "14b": (1000, 40), "14c": (10000, 400)}  # microseconds of computing and of noise
 SIMULATED = "SIMULATED: of no machine, nothing is fitted; more than two threads are an extrapolation"
 
 
-# --- what is simulated ------------------------------------------------------------------------------------------------
+# --- simulated runs ---------------------------------------------------------------------------------------------------
 
 NETWORK = "--latency-ns 600 --send-overhead-ns 75 --recv-overhead-ns 75 --gap-ns 0"  # the regime's
 SIZES = "--from 1K --to 64M"
@@ -50,7 +50,7 @@ MOST_QUEUES = QUEUES[-1]
 
 
 def plans() -> dict[str, str]:
-    """Every run of the command by name."""
+    """@return {name: words of a run of the command}"""
     wanted = {f"model {cost}": f"model {NETWORK} --spread-us {DELAY_US} --per-part-ns {cost} --from 1K --to 256M" for cost in (0, 15000)}
     at_once = "simulate --pattern simultaneous"
     wanted["6"] = f"{at_once} --partitions 32 --queues 2 {SIZES}"
@@ -70,7 +70,7 @@ def sweep(name: str) -> str:
 
 
 def run(words: str) -> simulation.Simulated:
-    """@raises RuntimeError  with what the command said"""
+    """@raises RuntimeError  with the command's error output"""
     done = subprocess.run([COMMAND, *words.split(), "--json"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"larklane {words}: {done.stderr.strip()}")
@@ -104,7 +104,7 @@ def line(points: Iterable[tuple[int, float]]) -> tuple[Mark, ...]:
 
 
 def by_count(label: str, at: int, most: int, points: Iterable[tuple[int, float]]) -> Curve:
-    """One of a family."""
+    """@return a curve of a family, shaded by its place"""
     return Curve(label, "groups", "larklane", line(points), (at,), at / max(most, 1))
 
 
@@ -125,7 +125,7 @@ def speedups(made: simulation.Simulated, groups: Callable[[int], int]) -> list[t
 
 
 def timed(made: simulation.Simulated) -> list[tuple[int, float]]:
-    """The baseline's time over the timer's."""
+    """@return the baseline's time over the timer's, by size"""
     return [(row["bytes"], row["two_sided"]["exposed_us"] / row["timed"][0]["exposed_us"]) for row in made["rows"]]
 
 
@@ -166,7 +166,7 @@ def figure_7(results: Results) -> Chart:
 
 
 def searched(results: Results, partitions: int) -> list[tuple[int, float]]:
-    """The best of all groups and of one queue and many: what a tuning table would hold."""
+    """The best of all groups, with one queue or many: the content of a tuning table."""
     files = [results[f"8 {partitions} {queues}"] for queues in (1, MOST_QUEUES)]
     return [(rows[0]["bytes"], max(row["two_sided"]["exposed_us"] / result["exposed_us"] for row in rows for result in row["one_sided"]))
             for rows in zip(*(made["rows"] for made in files))]
@@ -204,12 +204,12 @@ def figure_9(results: Results) -> Chart:
 
 
 def modelled_ready_us(partitions: int) -> list[float]:
-    """After computing began: threads take turns at the word that they mark, and the last one is late."""
+    """@return microseconds after computing began: the threads mark their word in turn, and the last thread is late"""
     return [100_000 + TURN_US * (turn + 1) for turn in range(partitions - 1)] + [100_000.0 + DELAY_US]
 
 
 def estimated(ready_us: Sequence[float], size: int) -> tuple[Bar, ...]:
-    """As the paper estimates it: partitions travel one after the other, in the order in which they are ready, at the wire's speed."""
+    """The paper's estimate: partitions travel one after the other, in the order of readiness, at the wire's speed."""
     part = size // len(ready_us)
     bars_, free, last = {}, 0.0, max(ready_us)
     for index in sorted(range(len(ready_us)), key=lambda index: ready_us[index]):
@@ -232,7 +232,7 @@ def figure_12(results: Results, host: Host) -> Chart:
     modelled = []
     for at, partitions in enumerate(counts):
         ready = modelled_ready_us(partitions)[:-1]
-        # No timer has anything to gather where each partition is a group.
+        # A timer has nothing to gather where each partition is a group.
         points = [(size, ready[-1] - ready[0]) for size in sizes if ploggp(size, partitions) < partitions]
         modelled.append(by_count(f"{partitions} partitions", at, len(counts) - 1, points))
     panels = [Panel("Simulated: turns of 50 ns at a word, nothing else", tuple(modelled)), *paper_host.delta_panels(host, counts)]
@@ -285,7 +285,7 @@ def all_figures(results: Results, host: Host) -> list[Figure]:
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A figure that the paper gives. `runs`: what it takes; `value`: the same of them."""
+    """A number in the paper. `runs`: our runs for it; `value`: computes the number from their results."""
 
     where: str
     paper: float
@@ -318,7 +318,7 @@ COST_NS_MAX = 200_000
 
 
 def cost_of(point: Point, option: str, low_ns: int) -> int | None:
-    """The least cost, in whole nanoseconds from `low_ns` on, at which the paper's figure appears. None: not up to COST_NS_MAX"""
+    """@return the least cost, in whole nanoseconds from `low_ns` on, at which the paper's figure appears; None: none up to COST_NS_MAX"""
 
     def value(cost_ns: int) -> float:
         return point.value([run(f"{words} {option} {cost_ns}") for words in point.runs])
@@ -336,7 +336,7 @@ def cost_of(point: Point, option: str, low_ns: int) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What we have beside a point of the paper's."""
+    """Our number beside a point of the paper, and the costs at which the paper's number appears."""
 
     point: Point
     ours: float
@@ -389,7 +389,7 @@ def four_partitions(results: Results) -> str:
 
 
 def index(results: Results) -> list[tuple[str, str, str]]:
-    """Figure, what ours shows, why it differs from the paper's."""
+    """@return [(figure, our result, why it differs from the paper's)]"""
     apart, one = results["6"], [speedups(results["6"], lambda _, count=count: count) for count in (1, 32)]
     queues = [speedups(results[f"7 {count}"], lambda _: 16) for count in (1, MOST_QUEUES)]
     tables = {partitions: speedups(results[f"8 {partitions} 1"], lambda size, most=partitions: ploggp(size, most)) for partitions in (32, 128)}
@@ -430,7 +430,7 @@ def index(results: Results) -> list[tuple[str, str, str]]:
 
 
 def early_share(size: int) -> float:
-    """Of the partitions but the last one."""
+    """@return the share of partitions that arrive before the last one is ready"""
     bars_ = estimated(modelled_ready_us(32), size)
     return sum(bar.end_us <= 0 for bar in bars_) / len(bars_)
 
@@ -452,11 +452,11 @@ def page(results: Results, host: Host, answers: Sequence[Answer]) -> str:
 
 
 def write(figures: Sequence[Figure]) -> None:
-    import matplotlib  # after the choice of an interpreter that has it
+    import matplotlib  # find_matplotlib() has chosen an interpreter with it
 
     from larklane.figures import plot
 
-    matplotlib.rcParams["svg.fonttype"] = "none"  # letters as outlines would be most of a file
+    matplotlib.rcParams["svg.fonttype"] = "none"  # outlines of letters would be most of a file
     FOLDER.mkdir(parents=True, exist_ok=True)
     for old in (*FOLDER.glob("*.svg"), *FOLDER.glob("*.csv")):
         old.unlink()
@@ -476,7 +476,7 @@ def measure_host() -> None:
 
 
 def find_matplotlib() -> None:
-    """Goes on under the Python of `make setup`, if this one has none."""
+    """Restart under the Python of `make setup`, if this one has no matplotlib."""
     own = bars.ROOT / ".deps/python/bin/python"
     if importlib.util.find_spec("matplotlib") is None and own.exists() and sys.prefix != str(own.parent.parent):
         os.execv(own, [str(own), *sys.argv])

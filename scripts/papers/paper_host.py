@@ -1,6 +1,6 @@
-"""When partitions become ready on this host, and when they arrive: for figures 10 to 12 of scripts/papers/paper_figures.py.
+"""Times at which partitions become ready and arrive on this host: for figures 10 to 12 of scripts/papers/paper_figures.py.
 
-From `larklane bench perceived-bandwidth` under Larklane, on the first MPI of `make setup` that is there.
+Measured by `larklane bench perceived-bandwidth` under Larklane, on the first installed MPI of `make setup`.
 """
 
 import json
@@ -44,7 +44,7 @@ def installed() -> launch.Mpi | None:
 
 
 def benched(mpi: launch.Mpi, ranks: int, words: Sequence[str], environment: Mapping[str, str] | None = None) -> list[cases.Case]:
-    """What one launch of `larklane bench` measured. @raises RuntimeError  it failed: a payload was wrong, it hung, ..."""
+    """@return the results of one launch of `larklane bench`. @raises RuntimeError  the launch failed: a wrong payload, a hang, ..."""
     with tempfile.TemporaryDirectory(prefix="cluster23-") as folder:
         command = [str(LARKLANE), "bench", *words, "--launcher", shlex.join([str(mpi.launcher), *mpi.flags, "-n", str(ranks)]), "--repetitions", "1",
                    "--limit", "30", "--no-report", "--out", f"{folder}/out"]
@@ -55,7 +55,7 @@ def benched(mpi: launch.Mpi, ranks: int, words: Sequence[str], environment: Mapp
 
 
 def measure(mpi: launch.Mpi) -> Host:
-    """Some 2 minutes. @raises RuntimeError  the benchmark gave no figures"""
+    """Takes some 2 minutes. @raises RuntimeError  the benchmark gave no figures"""
     runs, load = [], os.getloadavg()[0]
     for partitions in COUNTS:
         found = benched(mpi, 2, ["perceived-bandwidth", *OPTIONS.split(), "--threads", str(partitions), "--with", "larklane"])
@@ -68,7 +68,7 @@ def measure(mpi: launch.Mpi) -> Host:
 
 
 def read(path: pathlib.Path) -> Host:
-    """Without any runs if nothing was measured."""
+    """@return the record; without a file, a record without runs"""
     if not path.exists():
         return {"runs": []}
     made: Host = json.loads(path.read_text(encoding="utf-8"))
@@ -76,7 +76,7 @@ def read(path: pathlib.Path) -> Host:
 
 
 def about(host: Host, rounds: str) -> str:
-    """@param rounds  how many, in words"""
+    """@param rounds  their number, in words"""
     return (f"This host: {host['cpu']}, {host['cores']} cores, {host['mpi']} under Larklane, {rounds}, {host['measured'][:10]}, "
             f"load {host['load']:g} when it began; threads beyond {host['cores']} take turns.")
 
@@ -86,7 +86,7 @@ def footer(host: Host) -> str:
 
 
 def panels(host: Host, size: int) -> list[ArrivalPanel]:
-    """A typical round of as many partitions as the simulated one has."""
+    """A typical round with 32 partitions, as many as the simulated round has."""
     return [ArrivalPanel(f"{run['partitions']}, this host", "thread-comms", "larklane",
                          tuple(Bar(begin, end, size // run["partitions"]) for begin, end in run["bars"]))
             for run in host["runs"] if run["bytes"] == size and run["partitions"] == 32]

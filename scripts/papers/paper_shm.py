@@ -1,8 +1,8 @@
 """Figures 6, 8, 9, 13 and 14 of CLUSTER'23 over shared memory: real programs on this host, for scripts/papers/paper_figures.py.
 
 `larklane bench` under Larklane with LARKLANE_POLICY, by attach, payload and completion verified in every round; the baseline sends each
-partition by itself (policy `none`). Beside it in the same turns: the MPI's own partitioned calls, and one send after the join. In a turn each
-contender is launched once and the baseline once more, which gives the A/A noise.
+partition by itself (policy `none`). The same turns measure the MPI's own partitioned calls, and one send after the join. A turn launches each
+contender once and the baseline twice, which gives the A/A noise.
 """
 
 import dataclasses
@@ -28,11 +28,11 @@ Point = dict[str, Any]
 """{**setting, "bytes", "series": {contender: [microseconds by turn]}}"""
 
 
-# --- what is measured -------------------------------------------------------------------------------------------------
+# --- measurements -----------------------------------------------------------------------------------------------------
 
 
 class Pattern(NamedTuple):
-    """A benchmark of `larklane bench`; the paper has these three."""
+    """A benchmark of `larklane bench`: one of the paper's three."""
 
     sample: str
     sizes: tuple[int, ...]
@@ -51,7 +51,7 @@ PATTERNS = {
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What the contenders of a point have in common."""
+    """The parameters that the contenders of a point share."""
 
     benchmark: str
     partitions: int
@@ -72,7 +72,7 @@ SETTINGS = (*AT_ONCE.values(), *LATE.values(), *SWEEPS.values())
 
 
 class Launch(NamedTuple):
-    """Of one contender; `policy` empty: without Larklane."""
+    """A launch of one contender; `policy` empty: without Larklane."""
 
     policy: str
     sizes: tuple[int, ...]
@@ -84,12 +84,12 @@ def timer(delta_us: int) -> str:
 
 
 def grouped(groups: int, partitions: int) -> str:
-    """The contender that sends so many groups."""
+    """@return the name of the contender that sends `groups` groups"""
     return wording.count(groups, "group") if groups < partitions else NONE
 
 
 def launches(setting: Setting, mpi: launch.Mpi) -> dict[str, Launch]:
-    """By contender. Groups at the sizes at which the paper's Table I has them, or at all where all are ready at once."""
+    """@return launches by contender. Each number of groups runs at its sizes in the paper's Table I; in `overhead`, at all sizes."""
     sizes = PATTERNS[setting.benchmark].sizes
     found = {NONE: Launch("none", sizes)}
     for groups in GROUPS if setting.benchmark == "overhead" else sorted({ploggp(size, setting.partitions) for size in sizes}):
@@ -99,7 +99,7 @@ def launches(setting: Setting, mpi: launch.Mpi) -> dict[str, Launch]:
     is_late = setting.benchmark == "perceived-bandwidth"
     deltas = (*(DELTAS_US if setting == LATE[32] else ()), TIMER_US) if is_late else (SWEEP_DELTA_US,) if setting in SWEEPS.values() else ()
     found |= {timer(delta_us): Launch(f"timer:{delta_us}us", sizes) for delta_us in deltas}
-    # Open MPI's own may hang for good.
+    # Open MPI's own partitioned calls may hang.
     ways = ((cases.PARTITIONED,) if mpi.name.startswith("mpich") else ()) + (("join",) if is_late else ())
     if ways:
         found[ITSELF] = Launch("", sizes, ways)
@@ -122,7 +122,7 @@ def run(mpi: launch.Mpi, setting: Setting, name: str, chosen: Launch) -> dict[tu
 
 
 def measure(mpi: launch.Mpi) -> dict[str, Any]:
-    """Some 4 minutes. @return what host.json has of it; a contender that fails once has no figures at this setting, and is named"""
+    """Takes some 4 minutes. @return the part of host.json; a contender that fails once has no figures at this setting, and is listed as failed"""
     series: dict[tuple[Setting, int], dict[str, list[float]]] = {}
     failed: dict[tuple[Setting, str], str] = {}
     turns = max(pattern.turns for pattern in PATTERNS.values())
@@ -147,7 +147,7 @@ def measure(mpi: launch.Mpi) -> dict[str, Any]:
             "failed": [{**dataclasses.asdict(setting), "contender": name, "why": why} for (setting, name), why in failed.items()]}
 
 
-# --- what was seen ----------------------------------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------------------------------
 
 
 Values = list[float]
@@ -173,11 +173,11 @@ class Seen:
         return sorted(size for which, size in self.points if which == setting)
 
     def us(self, setting: Setting, size: int, name: str) -> Values:
-        """Empty: there are no figures."""
+        """@return the times in turn order; empty without figures"""
         return self.points.get((setting, size), {}).get(name, [])
 
     def ratios(self, setting: Setting, size: int, first: str, second: str) -> Values:
-        """Times of the first over those of the second, turn by turn."""
+        """Times of `first` over times of `second`, turn by turn."""
         return [a / b for a, b in zip(self.us(setting, size, first), self.us(setting, size, second))]
 
     def speedups(self, setting: Setting, size: int, name: str) -> Values:
@@ -192,7 +192,7 @@ class Seen:
         return self.speedups(setting, size, grouped(ploggp(size, setting.partitions), setting.partitions))
 
     def search(self, setting: Setting, size: int) -> tuple[str, Values]:
-        """The best of all groups and none, as was seen afterwards."""
+        """The best of all groups and `none`, chosen afterwards by the medians."""
         names = [name for name in (NONE, *(grouped(count, setting.partitions) for count in GROUPS)) if self.speedups(setting, size, name)]
         best = max(names, default=NONE, key=lambda name: stats.median(self.speedups(setting, size, name)))
         return best, self.speedups(setting, size, best)
@@ -205,7 +205,7 @@ class Seen:
 
 
 def curve(seen: Seen, setting: Setting, look: Curve, of: Callable[[int], Values]) -> list[Curve]:
-    """None if there are no figures."""
+    """@return the curve, or no curve without figures"""
     found = [(size, of(size)) for size in seen.sizes(setting)]
     marks = [Mark(size, len(values), stats.quantile(values, 0.1), stats.median(values), stats.quantile(values, 0.9)) for size, values in found if values]
     return [dataclasses.replace(look, marks=tuple(marks))] if marks else []
@@ -227,7 +227,7 @@ ROW_LABELS = {"learned": "policy learned", "none": "none: each partition by itse
 
 
 def beside(seen: Seen, setting: Setting) -> list[Curve]:
-    """Speed-ups of what is beside the policies."""
+    """Speed-ups of the contenders beside the policies."""
     return [each for look, name in ((A_A, AGAIN), (NATIVE, ITSELF)) for each in curve(seen, setting, look, lambda size, name=name: seen.speedups(setting, size, name))]
 
 
@@ -302,7 +302,7 @@ def figure_14(seen: Seen) -> Chart:
 
 
 def newest_row() -> dict[str, Any] | None:
-    """The newest record of bars.py's row of 128 partitions, if there is one with points; with those of the row of small ones."""
+    """The newest record of bars.py's row of 128 partitions, with the points of its row of small sizes; None without points."""
     _, record = bars.newest({"row": ROW})
     _, small = bars.newest({"row": f"{ROW}-small"})
     if not record or not record["points"]:
@@ -313,14 +313,14 @@ def newest_row() -> dict[str, Any] | None:
 
 
 def figures(host: paper_host.Host, record: dict[str, Any] | None) -> list[Chart]:
-    """None of what was not measured."""
+    """@return the charts of all measured figures"""
     seen = Seen(host)
     made = [draw(seen) for draw in (figure_6, figure_8, figure_9, figure_13, figure_14)] if seen else []
     return made + ([row_chart(record)] if record else [])
 
 
 def row_chart(record: dict[str, Any]) -> Chart:
-    """By size, of a record whose points have threads."""
+    """Exposed time over the size, a panel for each number of threads of the record."""
     panels = []
     for threads in sorted({point["parameters"]["threads"] for point in record["points"]}):
         points = [point for point in record["points"] if point["parameters"]["threads"] == threads]

@@ -1,6 +1,6 @@
-"""The real figures on the page of scripts/papers/paper_figures.py: what is seen over shared memory, and which of the paper's statements that bears out.
+"""The real figures on the page of scripts/papers/paper_figures.py: results over shared memory, and the paper's statements that they confirm.
 
-Everything that depends on numbers is computed from them.
+All text that depends on numbers is computed from them.
 """
 
 import collections
@@ -15,13 +15,13 @@ from paper_shm import AGAIN, AT_ONCE, GROUPS, ITSELF, LATE, NONE, ONE_SEND, PATT
 from larklane.numbers import stats, wording
 
 ENOUGH_US = 35  # figure 12
-NEAR = 1.1  # what is no further apart than this is called equal
+NEAR = 1.1  # ratios up to this count as equal
 
 Verdict = bool | None
 
 
 def above(values: Values, noise: Values) -> Verdict:
-    """True: every turn by more than the A/A noise; False: below it, likewise. None: neither, or there are no figures."""
+    """True: every turn is above 1 by more than the A/A noise; False: every turn is below, likewise. None: neither, or no figures."""
     low, high = min([1.0, *noise]), max([1.0, *noise])
     return True if values and min(values) > high else False if values and max(values) < low else None
 
@@ -43,7 +43,7 @@ def every(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def judged(claims: Sequence[tuple[str, Verdict]]) -> str:
-    """What the paper says, by whether it is seen here."""
+    """The paper's claims, grouped by their verdicts here."""
     words = {True: "As there", False: "**Not here**", None: "Not clear"}
     parts = [f"{words[verdict]}: {'; '.join(found)}." for verdict in words if (found := [claim for claim, its in claims if its is verdict])]
     return " ".join(parts)
@@ -124,7 +124,7 @@ def row_9(seen: Seen) -> Row:
 
 
 def apart(seen: Seen, names: Sequence[str]) -> float:
-    """The largest relative difference of medians at one size; 0: there are no figures."""
+    """The largest relative difference of medians at one size; 0 without figures."""
     found = [[stats.median(values) for name in names if (values := seen.us(LATE[32], size, name))] for size in seen.sizes(LATE[32])]
     return max((max(medians) / min(medians) - 1 for medians in found if medians), default=0)
 
@@ -148,7 +148,7 @@ def row_14(seen: Seen) -> Row:
 
 
 def arrival_row(number: str, size: int, share: float, host: paper_host.Host) -> list[Row]:
-    """Of a typical round. @param share  of the partitions that the paper sends early"""
+    """A row from a typical round. @param share  share of the partitions that the paper sends early"""
     found = paper_host.panels(host, size)
     if not found:
         return []
@@ -183,7 +183,7 @@ def links(number: str) -> str:
 
 
 def row_section(record: dict[str, Any]) -> list[str]:
-    """How often `learned` is ahead of the others, as bars.py has judged."""
+    """The verdicts of bars.py on `learned` against the others, counted."""
     found: dict[str, collections.Counter[str]] = {}
     for point in record["points"]:
         for verdict in point["verdicts"]:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the papers say of partitioned communication, tried here: measurements/statements.md, from `larklane bench`.
+"""Tests the papers' statements on partitioned communication with `larklane bench`; writes measurements/statements.md.
 
 Every statement is judged on each MPI, natively and under Larklane: `yes` or `no` where the 95 % bootstrap interval of the ratio (or
-of the difference of two shares) says so, else `open`. Some 15 minutes on a quiet machine. What was measured is kept in
-build/statements: an interrupted run goes on where it stopped; --fresh begins anew.
+of the difference of two shares) decides, else `open`. Takes some 15 minutes on a quiet machine. build/statements keeps the
+results: an interrupted run continues where it stopped; --fresh begins anew.
 """
 
 import argparse
@@ -36,7 +36,7 @@ NOISE = "--noise-percent 4 --noise"
 PATTERN = ("--sizes 16K,256K,2M --iterations 8 --warmup 1 --limit 5 --ways single,multiple,partitioned --compute-us 2000 --noise single "
            "--threads")
 
-# What is measured: [benchmark, options]; 10 ms of computing unless said.
+# {plan: benchmark and options}; 10 ms of computing by default.
 PLANS = {
     "hot 1": f"overhead {SIZES} --threads 1",
     "hot 4": f"overhead {SIZES} --threads 4",
@@ -67,7 +67,7 @@ def file_name(plan: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """`holds`: None if the interval leaves it open; `figures`: what was seen."""
+    """`holds`: None if the interval leaves it open; `figures`: the measured ones."""
 
     holds: bool | None
     figures: str
@@ -78,18 +78,18 @@ class Verdict:
 
 
 class Seen:
-    """What one MPI and one variant gave."""
+    """The results of one MPI and one variant."""
 
     def __init__(self, found: Sequence[cases.Case]) -> None:
         self._found = {(case.run.source, case.way, case.point.bytes): case for case in found}
 
     def values(self, plan: str, size: int, way: str = cases.PARTITIONED) -> list[float]:
-        """Raises KeyError if it gave no figures."""
+        """Raises KeyError without figures."""
         case = self._found[file_name(plan), way, size]
         return cases.metrics([case])[0].values(case)
 
     def sizes(self, plan: str) -> list[int]:
-        """Those with figures of partitions, smallest first. Raises KeyError if there are none."""
+        """The sizes with figures of partitions, smallest first. Raises KeyError without any."""
         found = sorted(size for name, way, size in self._found if name == file_name(plan) and way == cases.PARTITIONED)
         if not found:
             raise KeyError(plan)
@@ -98,7 +98,7 @@ class Seen:
 
 @dataclasses.dataclass(frozen=True)
 class Statement:
-    """`why`: what explains it where it does not hold here."""
+    """`why`: the explanation where the statement does not hold here."""
 
     paper: str
     text: str
@@ -115,7 +115,7 @@ def _above(seen: Seen, above: Sequence, below: Sequence, limit: float = 1.0) -> 
 
 
 def _inside(low: float, high: float, floor: float, ceiling: float) -> bool | None:
-    """Is an interval wholly within these bounds? None: in part."""
+    """Is the interval wholly within these bounds? None: partly."""
     if floor <= low and high <= ceiling:
         return True
     return False if high < floor or low > ceiling else None
@@ -149,7 +149,7 @@ def _peak(seen: Seen, plan: str) -> int:
 
 
 def _rises_then_falls(seen: Seen, plan: str) -> Verdict:
-    """`no` if an end is surely above every size between: nothing rises, or nothing falls."""
+    """`no` if the smallest or the largest size is surely above every size between: nothing rises, or nothing falls."""
     peak, sizes = _peak(seen, plan), seen.sizes(plan)
     inner = max(sizes[1:-1], key=lambda size: stats.median(seen.values(plan, size)))
     rises, falls = _above(seen, (plan, inner), (plan, sizes[0])).holds, _above(seen, (plan, inner), (plan, sizes[-1])).holds
@@ -168,7 +168,7 @@ def _does_not_fall(seen: Seen, plan: str) -> Verdict:
 
 
 def _noise_is_what_receivers_gain(seen: Seen, plan: str, size: int) -> Verdict:
-    """4 % of 10 ms."""
+    """Is the gain within 10 % of the noise, 4 % of 10 ms?"""
     gained = seen.values(plan, size)
     low, high = stats.bootstrap(lambda a: a / 400, gained)
     return Verdict(_inside(low, high, 1 - ALIKE, 1 + ALIKE), f"{wording.number(stats.median(gained))} us of 400")
@@ -243,17 +243,17 @@ STATEMENTS = (
 
 
 def kept_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """What plans that are still there have measured."""
+    """@return the kept results of the current plans"""
     return sorted(file for file in (folder / file_name(plan) for plan in PLANS) if file.exists())
 
 
 def is_kept(file: pathlib.Path, words: str, commit: str) -> bool:
-    """Was it measured by these words, at this commit?"""
+    """Was the file measured by these words, at this commit?"""
     return file.exists() and file.with_suffix(".plan").exists() and file.with_suffix(".plan").read_text() == f"{commit} {words}"
 
 
 def measure(mpi: launch.Mpi, folder: pathlib.Path, commit: str) -> None:
-    """All plans under one MPI, a file each; those that are there are left alone."""
+    """Measure all plans under one MPI, one file each; files of this commit are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, **mpi.environment}
     launcher = shlex.join([str(mpi.launcher), *mpi.flags, "-n", "2"])
@@ -263,7 +263,7 @@ def measure(mpi: launch.Mpi, folder: pathlib.Path, commit: str) -> None:
             continue
         print(f"{mpi.title}: [{number}/{len(PLANS)}] {plan}", flush=True)
         scratch = folder / "scratch"
-        shutil.rmtree(scratch, ignore_errors=True)  # of a run that was interrupted
+        shutil.rmtree(scratch, ignore_errors=True)  # left by an interrupted run
         subprocess.run([LARKLANE, "bench", *words.split(), "--launcher", launcher, "--repetitions", "1", "--no-report", "--out", scratch],
                        env=environment, stdout=subprocess.DEVNULL, check=False)
         (scratch / "bench.json").replace(file)
@@ -291,7 +291,7 @@ def table(columns: dict[str, Seen]) -> str:
 
 
 def write(about: dict, installed: Sequence[str]) -> pathlib.Path:
-    """The page and its record, in place of the older ones. @return the page"""
+    """Write the page and its record, which replace the older ones. @return the page"""
     columns, figures = {}, {}
     for name in installed:
         found = cases.measured(schema.load(kept_files(KEPT / name)))

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Policy `learned` on a simulated network, against an oracle: the best equal groups of each number of partitions, size and pattern,
-found by trying all powers of two in the same rounds. Writes measurements/learned-<commit>.json and learned.md.
+"""Policy `learned` on a simulated network, against an oracle: the best equal groups of each number of partitions, size and pattern.
+The oracle tries all powers of two in the same rounds. Writes measurements/learned-<commit>.json and learned.md.
 
-`larklane simulate --learned`: 50 rounds are learned in, the 50 after them count. What has to hold:
+`larklane simulate --learned`: the policy learns for 50 rounds, the next 50 count. Criteria:
 
   after        exposed time over the oracle's: median at most 1.05, worst at most 1.15
   meanwhile    exposed time of the first 50 rounds over bulk's: at most 1.25
-  bulk         after them, at most 1.03 of bulk's and 100 ns, or what the calls of MPI_Pready cost
-  ahead        one laggard, 512 KiB to 4 MiB, messages that cost what Table I takes them to (15 us): at most 0.8 of the oracle's
+  bulk         after them, at most 1.03 of bulk's and 100 ns, or the cost of the calls of MPI_Pready, if that is more
+  ahead        one laggard, 512 KiB to 4 MiB, messages at the cost that Table I assumes (15 us): at most 0.8 of the oracle's
 
-Simulated time does not depend on the machine, so a busy one may run this. Exit status: 0 if all of it holds.
+Simulated time does not depend on the machine, so a busy machine may run this. Exit status: 0 if all criteria hold.
 """
 
 import argparse
@@ -29,11 +29,11 @@ import bars  # noqa: E402
 COMMAND = bars.ROOT / "build/release/bin/larklane"
 ROUNDS = 100
 PARTITIONS = (4, 16, 32, 128)
-# 10 ms are computed: 100 us are 1 %.
+# Each round computes for 10 ms: 100 us are 1 %.
 PATTERNS = (("simultaneous", 0), ("laggard", 100), ("laggard", 400), ("uniform", 400), ("gaussian", 100), ("alternating", 400), ("bursts", 400))
 SIZES = ("--from", "1K", "--to", "64M")
 DEAR = ("--gap-ns", "15000")
-PREADY_US = 0.010  # a call's, as measured: row pready
+PREADY_US = 0.010  # one call, as measured by row pready
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Case:
     words: tuple[str, ...] = SIZES
 
     def points(self, command: str | pathlib.Path) -> list[dict[str, Any]]:
-        """By size, what is left exposed. @raises RuntimeError  with what the command said"""
+        """@return the exposed times, one entry a size. @raises RuntimeError  with the command's error output"""
         done = subprocess.run([command, "simulate", "--learned", "--rounds", str(ROUNDS), "--json", "--partitions", str(self.partitions),
                                "--pattern", self.pattern, "--spread-us", str(self.spread_us), *self.words], capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -65,7 +65,7 @@ def while_learning(point: dict[str, Any]) -> float:
 
 
 def over_bulk_us(point: dict[str, Any]) -> float:
-    """How much more is left than may be: 0 or less is well."""
+    """Exposed time above the limit of criterion `bulk`: 0 or less holds."""
     return point["learned_us"] - 1.03 * point["equal_us"][0] - max(0.1, point["partitions"] * PREADY_US)
 
 

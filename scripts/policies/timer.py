@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Policy `timer` on a simulated network, where one thread is late. Writes measurements/timer-<commit>.json and timer.md.
 
-`larklane simulate --deadline-us`: each partition by itself, equal groups of each number, and the timer's, in the same rounds. What has to hold, at
+`larklane simulate --deadline-us`: each partition by itself, equal groups of each number, and the timer's groups, in the same rounds. Criteria, at
 each size and number of partitions:
 
-  bandwidth   perceived bandwidth of the timer at least 0.95 of that without aggregation
-  transfers   one for the partitions of each word of 32 that are in time, one for the laggard
+  bandwidth   the timer's perceived bandwidth is at least 0.95 of the bandwidth without aggregation
+  transfers   one for the timely partitions of each word of 32, one for the laggard
 
-Simulated time does not depend on the machine, so a busy one may run this. Exit status: 0 if all of it holds.
+Simulated time does not depend on the machine, so a busy machine may run this. Exit status: 0 if both criteria hold.
 """
 
 import argparse
@@ -32,7 +32,7 @@ Point = dict[str, Any]
 
 
 def points(case: tuple[int, int]) -> list[Point]:
-    """By size. @raises RuntimeError  with what the command said"""
+    """@return one point a size. @raises RuntimeError  with the command's error output"""
     partitions, late_us = case
     done = subprocess.run([COMMAND, "simulate", "--json", "--partitions", str(partitions), "--pattern", "laggard", "--spread-us", str(late_us),
                            "--rounds", "20", "--deadline-us", ",".join(map(str, DEADLINES_US))], capture_output=True, text=True, check=False)
@@ -52,12 +52,12 @@ def bandwidth(result: dict[str, float]) -> float:
 
 
 def share(point: Point) -> float:
-    """Of the bandwidth without aggregation, by the worst deadline."""
+    """Bandwidth of the worst deadline over the bandwidth without aggregation."""
     return min(map(bandwidth, point["timed"])) / bandwidth(point["equal"][-1])
 
 
 def fewest_equal(point: Point) -> float:
-    """Transfers of equal groups that come as near."""
+    """Fewest transfers of equal groups with at least SHARE of the bandwidth without aggregation."""
     return min(result["transfers"] for result in point["equal"] if bandwidth(result) >= SHARE * bandwidth(point["equal"][-1]))
 
 

@@ -1,13 +1,13 @@
-"""`larklane bench` outside of a launcher: starts launches itself, variant by variant in turns, keeps what each measured, reports.
+"""`larklane bench` outside of a launcher: starts launches itself, variant by variant in turns, keeps their records, reports.
 
-A launch that hangs or dies is reported as such and does not stop the others. What it had measured is kept; the way that hung is
-left out of the variant's further launches. A launch that refuses its options ends everything, unless others have measured with
-them: then this benchmark alone has no use for them, and is not begun again under this variant. The result is one JSON file:
+A launch that hangs or dies is reported as a failure and does not stop the others. Its measured points are kept; the variant's further
+launches leave out the way that hung. A launch that refuses its options ends the command, unless other launches have measured with
+them. In that case only this benchmark refuses them, and it does not start again under this variant. The result is one JSON file:
 
   {"schema": 1, "kind": "bench-set", "runs": [record, ...], "failures": [{"benchmark", "variant", "way", "what"}, ...]}
 
-a record being what one launch wrote (docs/user/performance.md), saved after each launch. A turn is one launch of everything; if the time
-budget left some out, the set says so: "turns": {"run": 1, "asked": 3}.
+Each launch writes a record (docs/user/performance.md); the set is saved after each launch. A turn launches every benchmark and variant once.
+If the time budget drops turns, the set has "turns": {"run": 1, "asked": 3}.
 """
 
 import argparse
@@ -31,25 +31,25 @@ from larklane.files.input_file import read_json
 from larklane.records.benchmarks import BENCHMARKS, names
 
 PARTITIONED = names("partitions", "one_message", "calls", "pattern")
-# Between threads; Larklane needs no MPI for them. Way `everywhere` takes a launch of its own, a process in the place of each thread.
+# Between threads; Larklane needs no MPI for them. Way `everywhere` takes its own launch, with a process in the place of each thread.
 THREADED = names("messages", "lanes", "application")
-LANES = "lanes"  # of one process, Larklane's only
+LANES = "lanes"  # runs in one process, and for Larklane only
 EVERYWHERE, PROCESSES = "everywhere", "{processes}"
 VARIANTS = ("native", "larklane", "lci")
-# Everything once, in minutes on a laptop: enough to see what the figures will look like.
+# One launch of each, in minutes on a laptop: enough to preview the figures.
 QUICK = (("--sizes", "4K,64K,1M"), ("--threads", "4"), ("--iterations", "20"), ("--warmup", "3"), ("--compute-us", "1000"))
 QUICK_ROUNDS = (("--iterations", "20"), ("--warmup", "3"))
 QUICK_MESSAGES = (("--sizes", "8,512,64K"), *QUICK_ROUNDS)
 CSV_HEAD = ("benchmark", "variant", "mpi", "bytes", "send_partitions", "recv_partitions", "way", "metric", "launch", "round", "value")
-PATIENCE_S = 5  # with a launcher that was asked to end
-LIMIT_SHARE = 0.8  # of a launch's time limit for its rounds; the rest is for its start, guards and warm-up
-ERRORS_MAX = 600  # characters of what a launch that died said
+PATIENCE_S = 5  # for a launcher to end after a signal
+LIMIT_SHARE = 0.8  # of a launch's time limit, for its rounds; the rest is for its start, guards and warm-up
+ERRORS_MAX = 600  # characters kept of the error output of a launch that died
 FAILED, USAGE = 1, 2
 ELSEWHERE = "name another place with --out, or --csv"
 
 
 class Refused(Exception):
-    """The measuring program does not take its options; its message."""
+    """The measuring program refuses its options; the argument is its message."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Launch:
     benchmark: str
     variant: str
     turn: int
-    threads: int = 0  # 0: the benchmark's own affair
-    ways: tuple[str, ...] = ()  # as threads; none: all
-    layout: str = ""  # of lanes
+    threads: int = 0  # 0: the benchmark decides
+    ways: tuple[str, ...] = ()  # of benchmarks between threads; empty: all
+    layout: str = ""  # of benchmark `lanes`
 
     def title(self) -> str:
         shape = f" {self.threads} threads {','.join(self.ways) or self.layout}" if self.threads else ""
@@ -76,12 +76,12 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class Threads:
-    """Of messages: each number of threads, and processes in their place, is a launch."""
+    """Launches of benchmarks between threads: one for each number of threads, and one with processes in their place."""
 
     counts: tuple[int, ...]
     ways: tuple[str, ...]
     launcher: str
-    layouts: tuple[str, ...] = ()  # of lanes, a launch each
+    layouts: tuple[str, ...] = ()  # of benchmark `lanes`, a launch each
 
     def shapes(self, variant: str) -> Iterator[tuple[int, tuple[str, ...], str]]:
         for count in self.counts:
@@ -97,16 +97,16 @@ class Threads:
 
 
 def launches(benchmarks: list[str], variants: list[str], turn: int, threads: Threads | None = None) -> list[Launch]:
-    """One turn. In turns: A B, B A, A B, ... so that no variant always comes first."""
+    """@return the launches of one turn. Turns alternate, A B, B A, A B, ..., so that no variant always comes first"""
     order = variants if turn % 2 == 0 else variants[::-1]
     if threads is None:
         return [Launch(benchmark, variant, turn) for benchmark in benchmarks for variant in order]
     found = [Launch(benchmark, variant, turn, *shape) for benchmark in benchmarks for variant in order for shape in threads.shapes(variant)]
-    return sorted(found, key=lambda launch: (launch.threads, launch.ways == (EVERYWHERE,)))  # variants next to each other: it is stable
+    return sorted(found, key=lambda launch: (launch.threads, launch.ways == (EVERYWHERE,)))  # the sort is stable, so variants stay next to each other
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
-    """Asks first: a launcher that is asked ends its ranks, wherever they are; one that is killed may leave them behind. A second ^C ends its time."""
+    """SIGTERM first: a launcher then ends its ranks on all hosts; a killed launcher may leave them behind. A second ^C ends the wait."""
     for wanted in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, wanted)
@@ -116,7 +116,7 @@ def end_group(process: "subprocess.Popen[str]") -> None:
 
 
 def keep_group(life: int) -> None:
-    """In a process of its own: ends the group whose number comes through the pipe `life` when the pipe ends and says nothing more."""
+    """Run the keeper process. It reads a group's number from the pipe `life`, and ends that group if the pipe closes without a further line."""
     os.setsid()
     told = b""
     while more := os.read(life, 64):
@@ -132,7 +132,7 @@ def keep_group(life: int) -> None:
 
 @contextlib.contextmanager
 def kept() -> Iterator[Callable[[int], int]]:
-    """The process group of which the caller tells ends with this process, however that ends."""
+    """End a process group if this process dies within the block, even by SIGKILL. The caller passes the group to the yielded function."""
     life, end = os.pipe()
     keeper = os.fork()
     if keeper == 0:
@@ -146,13 +146,13 @@ def kept() -> Iterator[Callable[[int], int]]:
         yield lambda group: os.write(end, f"{group}\n".encode())
     finally:
         with contextlib.suppress(OSError):
-            os.write(end, b"0\nover\n")  # whether it has been told of a group or not
+            os.write(end, b"0\nover\n")  # with or without a group before it
         os.close(end)
         os.waitpid(keeper, 0)
 
 
 def run_command(command: list[str], limit_s: float) -> tuple[int | None, str]:
-    """@return exit status (None: it was ended after limit_s), and what it said on stderr"""
+    """@return exit status (None: ended after limit_s), and the text of stderr"""
     with kept() as keep:
         return _run_command(command, limit_s, keep)
 
@@ -176,7 +176,7 @@ def _run_command(command: list[str], limit_s: float, keep: Callable[[int], int])
 
 
 def samples(runs: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
-    """Lines for CSV_HEAD; a sample that JSON can't hold (infinite) is empty."""
+    """Yield the rows below CSV_HEAD; a sample that JSON can't hold (infinite) is empty."""
     for launch, run in enumerate(runs, 1):
         for point in run["points"]:
             where = (run["options"]["benchmark"], run["context"]["variant"], run["context"]["mpi"], point["bytes"],
@@ -197,7 +197,7 @@ def csv_of(runs: list[dict[str, Any]]) -> str:
 
 @dataclasses.dataclass
 class Set:
-    """What has been measured so far, on disk after each launch."""
+    """The records so far, saved after each launch."""
 
     path: pathlib.Path
     csv: pathlib.Path | None = None
@@ -226,7 +226,7 @@ class Set:
 
 
 def record_of(file: pathlib.Path) -> dict[str, Any]:
-    """What a launch has written so far."""
+    """@return the record that a launch has written so far"""
     try:
         record: dict[str, Any] = read_json(file)
     except (OSError, ValueError):
@@ -235,7 +235,7 @@ def record_of(file: pathlib.Path) -> dict[str, Any]:
 
 
 def keep(launch: Launch, record: dict[str, Any], results: Set) -> None:
-    """Of a launch that hung, too. What failed stands in the set."""
+    """Add the record of a launch, even of one that hung. The set holds its failures."""
     for point in record["points"]:
         for series in point["series"]:
             problem = series.get("refused") or (f"{series['wrong']} wrong rounds" if series["wrong"] else "")
@@ -246,18 +246,18 @@ def keep(launch: Launch, record: dict[str, Any], results: Set) -> None:
 
 
 def file_of(launch: Launch, results: Set) -> pathlib.Path:
-    """Where a launch writes while it runs."""
+    """@return the file that a launch writes while it runs"""
     return results.path.with_name(f"{launch.benchmark}-{launch.variant}-{launch.turn}.json")
 
 
 def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str]], limit_s: float, results: Set,
             left_out: set[str]) -> bool:
-    """One launch, and again without the way that took it down.
+    """Run a launch, and repeat it without the ways that hang.
 
-    @param command   words of (launch, JSON file, ways to leave out)
+    @param command   returns the words of (launch, JSON file, ways to leave out)
     @param left_out  ways of this benchmark and variant that have hung; grows
-    @return whether its options were taken
-    @raises Refused  they were not, and nothing has been measured with them yet
+    @return whether the launch accepted its options
+    @raises Refused  it refused them, and no launch has measured with them yet
     """
     file = file_of(launch, results)
     again = True
@@ -266,7 +266,7 @@ def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str
         file.unlink(missing_ok=True)
         try:
             status, errors = run_command(command(launch, str(file), sorted(left_out)), limit_s)
-        except KeyboardInterrupt:  # what it had measured is kept
+        except KeyboardInterrupt:  # keep its measured points
             if (record := record_of(file))["points"]:
                 keep(launch, record, results)
             file.unlink(missing_ok=True)
@@ -291,7 +291,7 @@ def measure(launch: Launch, command: Callable[[Launch, str, list[str]], list[str
 
 
 class Progress:
-    """One line over itself on a terminal, a line a launch elsewhere."""
+    """Progress on stderr: one line, redrawn on a terminal; one line per launch elsewhere."""
 
     def __init__(self, total: int) -> None:
         self.total, self.done, self.began = total, 0, time.monotonic()
@@ -332,7 +332,7 @@ def thread_counts(text: str) -> tuple[int, ...]:
 
 
 def usual_counts(processes: int = 2) -> tuple[int, ...]:
-    """Powers of two, as far as all processes have cores for them."""
+    """@return the powers of two up to the number of cores per process"""
     most = max(len(os.sched_getaffinity(0)) // processes, 1)
     return tuple(1 << power for power in range(most.bit_length()))
 
@@ -369,13 +369,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def benchmark_words(own: Sequence[tuple[str, ...]], given: list[str]) -> list[str]:
-    """What a benchmark is told: our own options unless the user gives them, too, then the user's."""
+    """@return the words for a benchmark: our own options that the user does not give, then the user's words"""
     names = {word.partition("=")[0] for word in given}
     return [*(word for option in own if option[0] not in names for word in option), *given]
 
 
 def of_messages(further: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """What launches differ in, and the other words."""
+    """@return the options in which launches differ, and the other words"""
     made = argparse.ArgumentParser(prog="larklane bench", add_help=False, allow_abbrev=False)
     made.add_argument("--threads", type=thread_counts)
     made.add_argument("--ways", type=lambda text: tuple(text.split(",")))
@@ -384,15 +384,15 @@ def of_messages(further: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 class Turns:
-    """All launches, one after the other. With a time budget a turn is begun only if one as long as the longest so far still fits;
-    of the first one rounds are dropped, if need be."""
+    """Runs all launches, one after the other. With a time budget a turn starts only if its time, estimated by the longest turn so far,
+    fits. The first turn always starts, with fewer rounds if needed."""
 
     def __init__(self, options: argparse.Namespace, further: list[str], plan: list[list[Launch]], results: Set) -> None:
         self.options, self.further, self.plan, self.results = options, further, plan, results
-        self.larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # ours alone: no option of what is measured
+        self.larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # for this command only: the measured program must not see it
         self.progress = Progress(sum(map(len, plan)))
         self.ends = time.monotonic() + options.budget if options.budget else math.inf
-        self.left_of_turn = 0  # launches, the one that runs included
+        self.left_of_turn = 0  # launches, the running one included
         self.left_out: dict[tuple[str, str], set[str]] = {}
         self.refused: set[tuple[str, str]] = set()
 
@@ -440,7 +440,7 @@ class Turns:
 
 
 def settle(options: argparse.Namespace, further: list[str]) -> tuple[Threads | None, list[str]]:
-    """What was not said. @return what launches of messages differ in, and the words that each gets"""
+    """Set the defaults of missing options. @return Threads for benchmarks between threads, and the words for each launch"""
     is_of_messages = options.benchmark in THREADED
     if options.variants is None:
         options.variants = "larklane" if is_of_messages and (options.launcher is None or options.benchmark == LANES) else "native,larklane"
@@ -459,7 +459,7 @@ def set_of(options: argparse.Namespace) -> pathlib.Path:
 
 
 def problem_of(options: argparse.Namespace, threads: Threads | None) -> str:
-    """What is wrong with them, or nothing."""
+    """@return the first error in the options, or an empty text"""
     if not set(options.variants.split(",")) <= set(VARIANTS):
         return f"--with {options.variants}: expected some of {', '.join(VARIANTS)}, with commas"
     if "lci" in options.variants.split(",") and options.benchmark not in THREADED:
@@ -530,7 +530,7 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
         return FAILED
     is_reported = True
     if not options.no_report:
-        sys.stdout.flush()  # it prints, too
+        sys.stdout.flush()  # the report prints to the same stream
         report = subprocess.run([sys.executable, "-m", "larklane.report", str(results.path), "--out", str(options.out)], check=False)
         is_reported = report.returncode == 0
     return FAILED if not is_reported or any(failure["variant"] == "larklane" for failure in results.failures) else 0

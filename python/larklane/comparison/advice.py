@@ -1,7 +1,7 @@
-"""How many partitions to use, as far as was measured: the fourth contribution of Temucin et al., ICPP'22 (section 1).
+"""Advice on the number of partitions, within the measured cases: the fourth contribution of Temucin et al., ICPP'22 (section 1).
 
 The choices of a place (a size, a compute time, a noise, ...) are one send after the join, then partition counts from few to many.
-The simplest is taken; a less simple one takes its place only if its exposed time is surely shorter: if the 95 % intervals of the
+The simplest choice wins; a less simple one replaces it only if its exposed time is surely shorter: the 95 % intervals of the
 two medians do not overlap.
 """
 
@@ -32,12 +32,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to use at one place."""
+    """The choices at one place, and the best of them."""
 
     variant: str  # in words
     parameters: tuple[Parameter, ...]
     bytes: int
-    choices: tuple[Choice, ...]  # from simple to less so
+    choices: tuple[Choice, ...]  # the simplest first
     records: int
 
     @property
@@ -50,7 +50,7 @@ class Advice:
 
 
 def _choice(cases: Sequence[Case], partitions: int, threads_of_join: int) -> Choice:
-    """@param threads_of_join  where their number is chosen, too; else 0"""
+    """@param threads_of_join  number of threads, if it belongs to the choice; else 0"""
     samples = [value for case in cases for value in EXPOSED.values(case)]
     if not partitions:
         name = wording.way("join") + (f" ({wording.count(threads_of_join, 'thread')})" if threads_of_join else "")
@@ -62,8 +62,8 @@ def _choice(cases: Sequence[Case], partitions: int, threads_of_join: int) -> Cho
 
 
 def _hidden(cases: Sequence[Case]) -> tuple[str, ...]:
-    """Threads tell places apart if some number of them was measured with several partition counts; if each came with its own
-    (a partition a thread, as in the paper), the number of threads is what is chosen."""
+    """@return the parameters that places do not show. Places differ in threads if some number of threads was measured with several
+    partition counts. If each has its own count (a partition a thread, as in the paper), the choice is the number of threads."""
     counts: dict[int, set[int]] = {}
     for case in cases:
         counts.setdefault(case.run.options.threads, set()).add(case.partitions)
@@ -71,7 +71,7 @@ def _hidden(cases: Sequence[Case]) -> tuple[str, ...]:
 
 
 def advise(cases: Sequence[Case]) -> list[Advice]:
-    """@param cases  all; those without exposed times, and splits that differ between the sides, are left out"""
+    """@param cases  all cases; those without exposed times, or with different splits of the two sides, are left out"""
     usable = [case for case in cases if EXPOSED.values(case) and case.way in (PARTITIONED, "join")
               and case.point.send_partitions == case.point.recv_partitions]
     hidden = _hidden([case for case in usable if case.way == PARTITIONED])
@@ -126,7 +126,7 @@ UNMEASURED = {
 
 
 def gaps(cases: Sequence[Case], advices: Sequence[Advice]) -> list[str]:
-    """Sentences: what can't be said, since nothing was measured."""
+    """@return sentences on the limits of the advice: the cases that were not measured"""
     if not advices:
         return ["Nothing can be advised: no record has exposed times of partitions (any benchmark between two ranks has)."]
     found = []

@@ -1,4 +1,4 @@
-"""Runs side by side at equal parameters: by how much they differ, how sure that is, and whether it is more than noise."""
+"""Comparison of runs at equal parameters: the difference, its significance, and whether it exceeds the noise."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +13,8 @@ SURE = 0.01  # p below which a difference counts
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two series of one metric. For a metric that is a share, `change`, `interval` and `noise` are differences in percentage
-    points, 0 is equal; for all others ratios, candidate over baseline, 1 is equal."""
+    """Two series of one metric. For shares, `change`, `interval` and `noise` are differences in percentage
+    points, 0 is equal; for other metrics they are ratios, candidate over baseline, 1 is equal."""
 
     candidate: Case
     baseline: Case
@@ -23,12 +23,12 @@ class Comparison:
     medians: tuple[float, float]
     change: float
     interval: tuple[float, float]  # 95 %
-    noise: float | None  # how far equal things were apart: a difference, or a ratio >= 1; None: not measured
+    noise: float | None  # largest distance of equal series: a difference, or a ratio >= 1; None: not measured
     test: RankTest  # the candidate first
 
     @property
     def verdict(self) -> str:
-        """`better`, `worse`, `no clear difference`: sure, the whole interval beyond what noise alone does, or neither."""
+        """`better` or `worse`: significant, and the whole interval lies beyond the noise. Otherwise `no clear difference`."""
         low, high = self.interval
         limit = self.noise if self.noise is not None else (0.0 if self.metric.is_share else 1.0)
         up, down = (low > limit, high < -limit) if self.metric.is_share else (low > limit, high < 1 / limit)
@@ -58,21 +58,21 @@ class Comparison:
 
 
 def _apart(metric: Metric, first: Sequence[float], second: Sequence[float]) -> float:
-    """How far two medians are apart: a difference, or a ratio >= 1."""
+    """The distance of two medians: a difference, or a ratio >= 1."""
     a, b = median(first), median(second)
     return abs(a - b) if metric.is_share else max(a / b, b / a) if a > 0 and b > 0 else 1.0
 
 
 def _own_calls(*cases: Case) -> list[Case]:
-    """The baselines of two runs, if they are the same calls of the MPI's own: equal things, whatever the variant."""
+    """The baselines of two runs if both are the same calls of the MPI: equal series, for any variant."""
     bases = [case.baseline for case in cases if case.baseline and case.baseline.way != PARTITIONED and case.benchmark not in (CALLS, *MESSAGES)]
     return [base for base in bases if base] if len(bases) == 2 and bases[0].way == bases[1].way else []
 
 
 def noise_of(metric: Metric, *cases: Case) -> float | None:
-    """The largest difference between equal things: a run's baseline and its second series; and, of two runs, both baselines
-    if they are the MPI's own calls. None for calls: an empty one says nothing of the others; and for what is the same for
-    every single send."""
+    """The largest distance of equal series: a run's baseline and its second series; and both baselines of two runs
+    if they are the MPI's own calls. None for calls, since an empty call is no measure of the others, and for metrics that are
+    constant for a single send."""
     if metric.baseline_is_constant:
         return None
     found = []
@@ -86,12 +86,12 @@ def noise_of(metric: Metric, *cases: Case) -> float | None:
 
 
 def _sends_ns(case: Case) -> Sequence[float]:
-    """What a case's values refer to: the total times of the first way of its run."""
+    """The reference of a case's values: the total times of the first way of its run."""
     return case.baseline.series.samples.get("total_ns", ()) if case.baseline else ()
 
 
 def _baselines_apart(metric: Metric, candidate: Case, bases: Sequence[Case]) -> list[float]:
-    """What refers to a baseline is 1 or 0 for it by construction: there the times themselves are compared."""
+    """A metric relative to a baseline is 1 or 0 for it by construction, so compare the times themselves."""
     if not metric.refers:
         return [_apart(metric, *map(metric.values, bases))] if all(map(metric.values, bases)) else []
     if not all(map(_sends_ns, bases)):
@@ -102,12 +102,12 @@ def _baselines_apart(metric: Metric, candidate: Case, bases: Sequence[Case]) -> 
 
 
 def _rebased(metric: Metric, value: float, drawn_ns: float, base_ns: float) -> float:
-    """`value`, which refers to base_ns, with drawn_ns in its place."""
+    """`value`, relative to base_ns, recomputed relative to drawn_ns."""
     return 100 - (100 - value) * base_ns / drawn_ns if metric.is_share else value * base_ns / drawn_ns
 
 
 def _interval(metric: Metric, candidate: Case, baseline: Case, change: Callable[[float, float], float]) -> tuple[float, float]:
-    """95 %. Between runs each side is drawn together with the single sends that it refers to."""
+    """The 95 % interval. Between runs the bootstrap also draws the single sends that each side refers to."""
     sides = metric.values(candidate), metric.values(baseline)
     sends = _sends_ns(candidate), _sends_ns(baseline)
     if not metric.refers or candidate.run is baseline.run or not all(sends):
@@ -121,7 +121,7 @@ def _interval(metric: Metric, candidate: Case, baseline: Case, change: Callable[
 
 
 def compare(candidate: Case, baseline: Case, metric: Metric, names: tuple[str, str]) -> Comparison | None:
-    """None if one has no samples of the metric, or a ratio would divide by nothing, or they refer to different things."""
+    """@return None if a side has no samples of the metric, a ratio would divide by 0, or the sides refer to different ways"""
     ours, theirs = metric.values(candidate), metric.values(baseline)
     if not ours or not theirs or (not metric.is_share and min(*ours, *theirs) <= 0):
         return None
@@ -138,8 +138,8 @@ def compare(candidate: Case, baseline: Case, metric: Metric, names: tuple[str, s
 
 
 def _groups(cases: Sequence[Case]) -> Iterator[list[Case]]:
-    """Partitioned series, calls, and messages, at equal parameters, native ones first, then in the order of the files; the launches that a
-    file holds of one thing are one."""
+    """Partitioned series, calls, and messages, grouped by equal parameters, native cases first, then in the order of the files. Equal
+    launches of one file are pooled."""
     found: dict[object, dict[object, list[Case]]] = {}
     for case in cases:
         if case.way == PARTITIONED or case.benchmark in (CALLS, *MESSAGES):
@@ -150,7 +150,7 @@ def _groups(cases: Sequence[Case]) -> Iterator[list[Case]]:
 
 
 def _titles(first: Case, second: Case) -> tuple[str, str]:
-    """What tells two runs apart, in words."""
+    """@return the names of two runs, with their first difference"""
     ours, theirs = first.title, second.title
     if ours != theirs:
         return ours, theirs
@@ -161,7 +161,7 @@ def _titles(first: Case, second: Case) -> tuple[str, str]:
 
 
 def between_runs(cases: Sequence[Case]) -> list[Comparison]:
-    """Partitions: Larklane against native, from the same file if there is one; messages: also against LCI; and later runs of a variant against the first."""
+    """Partitions: Larklane against native, of the same file if possible. Messages: also against LCI. Later runs of a variant: against the first."""
     found = []
     for group in _groups(cases):
         first: dict[str, Case] = {}

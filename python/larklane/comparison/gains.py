@@ -1,8 +1,8 @@
-"""What a user gains, in plain words with figures: outcomes first; what single calls cost for them is counted apart.
+"""The user's gains, in plain words with figures: outcomes first, the costs of single calls apart.
 
-An outcome is what a program or its user notices: time, exposed time, latency, rate, bandwidth, availability, the time of an
-application's step. The cost of a single call is none: a copy that moves into MPI_Pready makes that call dearer, and is what lets
-the bytes be there earlier. So it stands beside the outcome of the same size.
+An outcome is visible to a program or its user: time, exposed time, latency, rate, bandwidth, availability, the time of an
+application's step. The cost of a single call is no outcome: a copy inside MPI_Pready makes that call dearer, and makes
+the bytes arrive earlier. So the cost stands beside the outcome of the same size.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from larklane.numbers import wording
 from larklane.numbers.stats import median
 from larklane.records.cases import CALLS, HEADLINES, MESSAGES, Metric
 
-ONCE = ("psend_init", "precv_init", "first_round", "free_send", "free_recv")  # calls that a request makes once
-# Outcomes that the calls of a round buy, the most telling first.
+ONCE = ("psend_init", "precv_init", "first_round", "free_send", "free_recv")  # calls made once per request
+# Outcomes that the calls of a round improve, the most direct first.
 BOUGHT = ("early-bird", "perceived-bandwidth", "availability", "overhead", "recv-compute", "latency")
 TYPICAL_BYTES = 1 << 20
 TIED = "no clear difference"
@@ -26,7 +26,7 @@ TIE = "A tie: no difference beyond what noise alone makes, or too few rounds to 
 
 
 def is_cost(comparison: Comparison) -> bool:
-    """Of a single call, not of what it is for."""
+    """Whether the comparison is of a single call's cost."""
     return comparison.candidate.benchmark == CALLS
 
 
@@ -70,7 +70,7 @@ def _middle(kind: Sequence[Comparison]) -> str:
 
 
 def _rivals(between: Sequence[Comparison], within: Sequence[Comparison]) -> list[tuple[str, str, list[Comparison]]]:
-    """What is compared, against what, and the outcomes."""
+    """@return [(compared side, its rival, the outcomes)]"""
     variants = [c for c in between if c.candidate.variant != c.baseline.variant and not is_cost(c)]
     found = [
         ("Partitions under Larklane", "the MPI's own", [c for c in variants if c.candidate.benchmark not in MESSAGES]),
@@ -82,9 +82,9 @@ def _rivals(between: Sequence[Comparison], within: Sequence[Comparison]) -> list
 
 
 def outcome_sentences(between: Sequence[Comparison], within: Sequence[Comparison]) -> list[str]:
-    """Per rival one sentence: how many outcomes are better, tied, worse, and by how much those that are.
+    """One sentence per rival: the numbers of better, tied and worse outcomes, and the size of their differences.
 
-    @param between  of runs, costs of calls among them or not
+    @param between  between runs, with or without costs of calls
     @param within  partitions against one message of the same run
     """
     found = []
@@ -101,7 +101,7 @@ def outcome_sentences(between: Sequence[Comparison], within: Sequence[Comparison
 
 
 def outcome_rows(between: Sequence[Comparison], within: Sequence[Comparison]) -> list[tuple[str, ...]]:
-    """Per rival and kind of outcome a line for OUTCOME_HEADS."""
+    """@return rows for OUTCOME_HEADS, one per rival and kind of outcome"""
     rows = []
     for what, rival, comparisons in _rivals(between, within):
         for kind in _kinds(comparisons):
@@ -116,7 +116,7 @@ def outcome_rows(between: Sequence[Comparison], within: Sequence[Comparison]) ->
 
 
 def cost_sentences(between: Sequence[Comparison]) -> list[str]:
-    """How the costs of single calls compare, which is no outcome."""
+    """Sentences on the costs of single calls, which are no outcomes."""
     costs = [c for c in between if is_cost(c) and c.candidate.way != "empty" and c.candidate.variant != c.baseline.variant]
     if not costs:
         return []
@@ -138,7 +138,7 @@ def cost_word(verdict: str) -> str:
 
 
 def bought(cost: Comparison, between: Sequence[Comparison]) -> str:
-    """What a call's cost is for: the outcome of the same kind of run at the nearest size."""
+    """The outcome that a call's cost buys: of the same kind of run at the nearest size."""
     if cost.candidate.way in ONCE:
         return "paid once a request, not in its rounds"
     outcomes = [c for c in between if c.candidate.benchmark in BOUGHT and c.candidate.variant == cost.candidate.variant

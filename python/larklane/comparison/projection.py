@@ -1,5 +1,5 @@
-"""What a whole program may gain if its communication gets faster (ICPP'22, section 4.8), and mpiP's text report, which says
-how much of its time that is."""
+"""Projected speed-up of a whole program if its communication gets faster (ICPP'22, section 4.8), and the reader of mpiP's text
+report, which gives the communication share."""
 
 import re
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ from larklane.numbers.stats import median
 from larklane.records.cases import PARTITIONED, Case, metrics
 from larklane.records.schema import RecordError
 
-# What partitioned communication may replace; collective calls stay as they are.
+# Calls that partitioned communication may replace; collective calls stay.
 POINT_TO_POINT = re.compile(r"(I?[BSR]?send|I?recv|Sendrecv|Start|Wait|Test|I?m?probe)", re.I)
 
 
 def project(share: float, speedup: float) -> float:
-    """Speed-up of a program of which `share` (0 to 1) gets `speedup` times as fast: 1 / (1 - share + share / speedup).
+    """Speed-up of a program if `share` of its time (0 to 1) gets `speedup` times as fast: 1 / (1 - share + share / speedup).
     (Amdahl, AFIPS 1967)"""
     return 1 / (1 - share + share / speedup)
 
 
 @dataclass(frozen=True)
 class Projection:
-    """A program's communication share, and what is supposed to become of it."""
+    """A program's communication share, and its assumed speed-up."""
 
     share: float  # 0 to 1
     speedup: float
@@ -37,12 +37,12 @@ class Projection:
 
 @dataclass(frozen=True)
 class Profile:
-    """What mpiP saw, all tasks together."""
+    """mpiP's figures for all tasks together."""
 
     app_s: float
     mpi_s: float
     share: float  # of the application's time: point-to-point calls where the report lists calls, else all of MPI
-    what: str  # which of the two
+    what: str  # which of the two, in words
 
 
 def parse_projection(text: str) -> Projection:
@@ -88,7 +88,7 @@ def _call_percents(text: str) -> list[tuple[str, float]]:
 
 
 def measured_speedup(cases: Sequence[Case]) -> tuple[float, str] | None:
-    """The largest ratio of partitions to one sending thread in sweep3d or halo3d, as the paper took it, and where it was seen."""
+    """The largest ratio of partitions to one sending thread in sweep3d or halo3d, as in the paper, and its place."""
     best: tuple[float, str] | None = None
     for case in cases:
         baseline = case.baseline

@@ -1,7 +1,7 @@
-"""What each figure shows, as numbers: which measurements make which curve of which panel. Drawn by plot.py, and written as CSV.
+"""The contents of figures, as numbers: the measurements of each curve of each panel. plot.py draws them; CSV files hold them.
 
-The figures are those of Temucin et al., ICPP'22, of Dosanjh and Grant, SAND2019-11403, and of Zambre et al., ICS'20, as far as
-records hold their data.
+The figures are those of Temucin et al., ICPP'22, of Dosanjh and Grant, SAND2019-11403, and of Zambre et al., ICS'20, where
+records hold the data.
 """
 
 import csv
@@ -19,12 +19,12 @@ from larklane.records.schema import Trace
 
 PANELS_MAX = 12
 ARRIVAL_WAYS = ("join", "single", "threads", "multiple", PARTITIONED)
-COUNTED = ("partitions", "threads")  # what differs where partition counts do
+COUNTED = ("partitions", "threads")  # parameters that differ with partition counts
 
 class Mark(NamedTuple):
     """One point of a curve."""
 
-    at: int  # bytes, or whatever the chart is over
+    at: int  # bytes, or the value of the chart's other x axis
     n: int
     p10: float
     median: float
@@ -33,7 +33,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """One line: a colour for each way, a style for each variant; a shade, 0 to 1, where several lines are of one way."""
+    """One line: a colour per way, a style per variant; a shade, 0 to 1, if several lines show one way."""
 
     label: str
     way: str
@@ -45,7 +45,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves that differ in what the legend says alone."""
+    """Curves that differ only in the properties that the legend shows."""
 
     title: str
     curves: tuple[Curve, ...]
@@ -53,16 +53,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """What all figures have."""
+    """The properties that all figures share."""
 
     name: str
     title: str
     caption: str
     footer: str
-    stamp: str  # why its figures are not to be quoted; empty: they may be
+    stamp: str  # why its figures must not be quoted; empty: they may be
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """What is plotted, the names of the columns first."""
+        """Yield the plotted values as rows, the names of the columns first."""
         raise NotImplementedError
 
     def csv(self) -> str:
@@ -78,7 +78,7 @@ class Chart(Figure):
     label: str
     scale: str
     panels: tuple[Panel, ...]
-    columns: int  # 0: as the number of panels suggests
+    columns: int  # 0: chosen by the number of panels
     over: str = "bytes"  # "threads"
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
@@ -91,7 +91,7 @@ class Chart(Figure):
 
 
 class Bar(NamedTuple):
-    """One part on its way, microseconds after the join (negative: before)."""
+    """One part in transit, microseconds after the join (negative: before)."""
 
     begin_us: float
     end_us: float
@@ -123,7 +123,7 @@ class Arrivals(Figure):
 
 @dataclass(frozen=True)
 class Speedups(Figure):
-    """What programs may gain."""
+    """Projected speed-ups of programs."""
 
     projections: tuple[Projection, ...]
 
@@ -157,7 +157,7 @@ def stamp(cases: Iterable[Case]) -> str:
 
 
 def _marks(cases: Iterable[Case], metric: Metric) -> tuple[Mark, ...]:
-    """Cases of one curve, those of one size pooled."""
+    """@return the marks of a curve; cases of one size are pooled"""
     return _marks_over(lambda case: case.point.bytes, cases, metric)
 
 
@@ -175,19 +175,19 @@ def _sort_key(parameters: Iterable[Parameter]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How cases become a chart: what a panel has in common, and what tells its curves apart."""
+    """How cases become a chart: the properties that a panel shares, and those that distinguish its curves."""
 
     name: str
     metric: Metric
     hidden: tuple[str, ...]  # parameters that the curves show
     curve: Callable[[Case], Curve]  # without marks
-    by: str = ""  # said in the title
+    by: str = ""  # added to the title
     by_variant: bool = False  # a panel for each
     source: str | None = None  # None: the benchmark's
 
 
 def _chart(plan: _Plan, cases: Sequence[Case]) -> list[Chart]:
-    """More than one if there are too many panels."""
+    """@return one chart for every PANELS_MAX panels"""
     names = varying(cases) - set(plan.hidden)
     first = cases[0].key(*plan.hidden, "mpi", *ELSEWHERE, *PLACEMENT)
     shared = labels(first, {parameter.name for parameter in first} - names)
@@ -233,7 +233,7 @@ def _of_way(case: Case) -> Curve:
 
 
 def _of_parameter(cases: Sequence[Case], *names: str) -> Callable[[Case], Curve]:
-    """Curves of one way by what they have in these parameters."""
+    """Curves of one way, distinguished by these parameters."""
     differing = varying(cases)
     shown = {name for name in names if name in differing}
     if "partitions" in shown and all(case.run.options.threads == case.partitions for case in cases):
@@ -294,7 +294,7 @@ def _over_threads(cases: Sequence[Case], metric: Metric) -> Chart:
 
 
 def _against_communication(parts: Sequence[Case], metric: Metric) -> Iterator[Chart]:
-    """Extra time beside the time that the program waits: two curves for each variant."""
+    """Extra compute time beside exposed time: two curves for each variant."""
     times = replace(metric, name="time", what="How much longer the receiver could compute on parts that are there (extra compute time), "
                     "beside the communication that the program waits for (exposed time).")
     exposed = _chart(_Plan("recv-compute-communication", replace(times, values=EXPOSED.values), (), _named("exposed time", "join")), parts)
@@ -316,13 +316,13 @@ def _bars(trace: Trace) -> tuple[Bar, ...]:
 
 
 def _typical(traces: Sequence[Trace]) -> Trace:
-    """The one that ends in the middle of the others."""
+    """@return the trace with the median end"""
     ordered = sorted(traces, key=lambda trace: max(t.end_ns for t in trace.transfers) - trace.joined_ns)
     return ordered[(len(ordered) - 1) // 2]
 
 
 def arrivals(cases: Sequence[Case]) -> Arrivals | None:
-    """Of the point that shows most: with noise, both variants, many parts of a large message."""
+    """The arrivals at the most informative point: with noise, both variants, many parts of a large message."""
     groups: dict[tuple[Any, ...], list[Case]] = {}
     for case in cases:
         if case.series.traces and case.way in ARRIVAL_WAYS:

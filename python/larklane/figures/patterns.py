@@ -1,4 +1,4 @@
-"""When partitions of a recorded program become ready and arrive within a round: numbers for figures, and the smallest useful timer.
+"""Times at which partitions of a recorded program become ready and arrive within a round, for figures; the smallest useful timer.
 
 After Temucin et al., CLUSTER'23, figures 10 to 12.
 """
@@ -23,7 +23,7 @@ PANELS_MAX = 6
 
 
 class Band(NamedTuple):
-    """Of one time over the rounds, and in the typical one."""
+    """One time: its quantiles over the rounds, and its value in the typical round."""
 
     p10_us: float
     median_us: float
@@ -32,7 +32,7 @@ class Band(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One partition, or the share of one thread. `arrived`: None: it did not travel on its own."""
+    """One partition, or the share of one thread. `arrived` is None if it did not travel alone."""
 
     ready: Band
     arrived: Band | None
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class PatternPanel:
-    """Messages of one kind between two ranks; times since the first part was ready. `sent_us`: of whole messages."""
+    """Messages of one kind between two ranks; times since the first part was ready. `sent_us`: send time of whole messages."""
 
     title: str
     rows: tuple[Row, ...]
@@ -68,10 +68,10 @@ class Patterns(Figure):
 
 
 def smallest_delta_ns(rounds: Iterable[Sequence[tuple[int, int]]]) -> float | None:
-    """The smallest timer that gathers all parts but those of the last thread: from the first to the last of the parts' mean times, each
-    over the rounds in which its thread was not the last one (CLUSTER'23, V-C3). None: a timer has nothing to gather.
+    """The smallest timer that gathers all parts but those of the last thread: from the first to the last of the parts' mean times.
+    Each mean is over the rounds in which the part's thread was not the last one (CLUSTER'23, V-C3). None: a timer has nothing to gather.
 
-    @param rounds  [rounds][parts] of (when it was ready, its thread)
+    @param rounds  [rounds][parts] of (ready time, thread)
     """
     seen: dict[int, list[int]] = collections.defaultdict(list)
     for parts in rounds:
@@ -86,7 +86,7 @@ def smallest_delta_ns(rounds: Iterable[Sequence[tuple[int, int]]]) -> float | No
 
 
 def ready_of(send: Request) -> list[list[tuple[int, int]]]:
-    """[rounds][partitions] of (when it was ready, its thread), of rounds that are whole."""
+    """@return [rounds][partitions] of (ready time, thread), for whole rounds only"""
     rounds = []
     for each in send.rounds:
         marks = spread(send.partitions, ((mark.first, mark.count, mark) for mark in each.ready))
@@ -97,7 +97,7 @@ def ready_of(send: Request) -> list[list[tuple[int, int]]]:
 
 
 def finished_of(phase: Phase) -> list[tuple[int, int]]:
-    """[threads] of (when it had finished, the thread)."""
+    """@return [threads] of (finish time, thread)"""
     return [(phase.finished_ns[thread], thread) for thread in sorted(phase.finished_ns)]
 
 
@@ -105,13 +105,13 @@ def finished_of(phase: Phase) -> list[tuple[int, int]]:
 
 
 def _bands(rounds: Sequence[Sequence[int]], typical: int) -> list[Band]:
-    """By part. `rounds`: [rounds][parts] nanoseconds since the first was ready."""
+    """@return a band for each part. `rounds`: [rounds][parts] nanoseconds since the first part was ready"""
     columns = zip(*rounds)
     return [Band(quantile(times, 0.1) / 1e3, quantile(times, 0.5) / 1e3, quantile(times, 0.9) / 1e3, times[typical] / 1e3) for times in map(list, columns)]
 
 
 def _typical(values: Sequence[int]) -> int:
-    """Which one is in the middle."""
+    """@return the index of the median"""
     return sorted(range(len(values)), key=lambda at: values[at])[(len(values) - 1) // 2]
 
 
@@ -139,7 +139,7 @@ def _whole(key: tuple[int, ...], messages: Sequence[Message]) -> PatternPanel:
 
 
 def partitioned_of(profile: Profile) -> dict[tuple[int, ...], list[Request]]:
-    """By rank, peer, partitions and bytes."""
+    """@return partitioned sends by (rank, peer, partitions, bytes)"""
     groups: dict[tuple[int, ...], list[Request]] = collections.defaultdict(list)
     for send in profile.sends:
         groups[send.rank, send.peer, send.partitions, send.bytes].append(send)
@@ -147,7 +147,7 @@ def partitioned_of(profile: Profile) -> dict[tuple[int, ...], list[Request]]:
 
 
 def whole_of(profile: Profile) -> dict[tuple[int, ...], list[Message]]:
-    """Those that are sent after a join, by rank, peer, threads and bytes."""
+    """@return messages sent after a join, by (rank, peer, threads, bytes)"""
     groups: dict[tuple[int, ...], list[Message]] = collections.defaultdict(list)
     for message in profile.messages:
         if message.phase:
@@ -156,7 +156,7 @@ def whole_of(profile: Profile) -> dict[tuple[int, ...], list[Message]]:
 
 
 def patterns(profile: Profile, name: str) -> Patterns | None:
-    """Of the kinds of messages that move most; None: nothing that threads meet before."""
+    """@return panels of the kinds of messages with the most bytes; None: no partitioned round, and no message after a join"""
     panels: list[tuple[int, PatternPanel]] = []
     for key, sends in partitioned_of(profile).items():
         traces = [trace for send in sends for trace in traces_of(send)]

@@ -1,4 +1,4 @@
-"""Draws figures.py's figures as SVG and PNG. The only file with matplotlib. Same input, same bytes (of one matplotlib)."""
+"""Draws the figures of charts.py and patterns.py as SVG and PNG. The only file with matplotlib. Equal input gives equal bytes (with one matplotlib)."""
 
 import io
 import math
@@ -21,7 +21,7 @@ from larklane.figures.charts import ArrivalPanel, Arrivals, Chart, Curve, Figure
 from larklane.figures.patterns import Band, PatternPanel, Patterns
 from larklane.numbers import wording
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; the marks differ in shape too.
+# Okabe and Ito's colours, distinct for colour-blind readers; the marks differ in shape, too.
 COLOURS = {"partitioned": "#0072B2", "join": "#444444", "single": "#444444", "persistent": "#9A9A9A", "threads": "#D55E00",
            "multiple": "#D55E00", "thread-comms": "#E69F00", "rma": "#009E73", "pretended": "#CC79A7", "shared": "#D55E00", "own": "#0072B2",
            "everywhere": "#444444", "single-threaded": "#CC79A7", "process-lock": "#E69F00", "one-pool": "#9A9A9A", "progress-all": "#009E73", "progress-own": "#56B4E9",
@@ -36,7 +36,7 @@ STYLES = {"native": (0, (4, 2)), "larklane": "-", "lci": (0, (1, 2))}
 
 WIDTH = 11.0  # inches; 1100 pixels
 LEFT, RIGHT, GAP = 0.85, 0.25, 0.75
-SHARE_LOWEST = -100.0  # percent; what lies below is not drawn to the end
+SHARE_LOWEST = -100.0  # percent; lower values are cut off
 GREY = "#555555"
 STYLE: Any = {"svg.hashsalt": "larklane", "font.family": "DejaVu Sans", "font.size": 9, "axes.spines.top": False,
          "axes.spines.right": False, "axes.grid": True, "grid.color": "#e4e4e4", "grid.linewidth": 0.7, "axes.axisbelow": True,
@@ -98,7 +98,7 @@ def _legend(panels: Iterable[Panel]) -> list[Line2D]:
 
 
 def _place_axis(axes: Axes, over: str, places: Iterable[int]) -> None:
-    """Log2, a tick at each place as far as they fit."""
+    """Log2 axis, with a tick at each place, or at every n-th place if they do not all fit."""
     ticks = sorted(set(places))
     axes.set_xscale("log", base=2)
     room = 13 if axes.get_position().width > 0.6 else 7 if axes.get_position().width > 0.35 else 4
@@ -112,7 +112,7 @@ def _place_axis(axes: Axes, over: str, places: Iterable[int]) -> None:
 
 
 def _value_axis(axes: Axes, chart: Chart, low: float, high: float) -> None:
-    """@param low, high  of everything drawn in the figure: all panels have the same axis"""
+    """@param low, high  bounds of all values in the figure: all panels have the same axis"""
     if chart.scale == "log" and low > 0:
         axes.set_yscale("log")
         axes.set_ylim(low / 1.25, high * 1.25)
@@ -149,7 +149,7 @@ def _draw_chart(chart: Chart) -> Canvas:
 
 
 def _draw_arrival_panel(axes: Axes, panel: ArrivalPanel, unit: float, most: int) -> None:
-    """@param most  parts of any panel: bars are equally high in all"""
+    """@param most  most parts of a panel: all panels have bars of equal height"""
     colour = COLOURS.get(panel.way, OTHER_COLOUR)
     rows = range(len(panel.bars))
     begins, ends = ([value / unit for value in column] for column in list(zip(*panel.bars))[:2])

@@ -1,4 +1,4 @@
-"""What a command of this package prints: escaped, and its exit status tells if it could not be written.
+"""Standard streams of this package's commands: texts are escaped, and a failed write sets the exit status.
 
 `python3 -m larklane.NAME` ends in run().
 """
@@ -18,9 +18,9 @@ FAILED = 1
 
 
 class Console(io.TextIOWrapper):
-    """A standard stream. Control characters but line ends and tabs are escaped: texts may be of a file, a name or the environment.
+    """A standard stream. Control characters but line ends and tabs are escaped: texts may come from a file, a name or the environment.
 
-    A write that fails is kept in `failure` and raises nothing: what a command writes to files is still wanted.
+    A failed write is kept in `failure` and raises nothing: the command still has to write its files.
     """
 
     failure: OSError | None = None
@@ -39,11 +39,11 @@ class Console(io.TextIOWrapper):
             action()
         except OSError as error:
             self.failure = error
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # for what the end of Python flushes
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())  # for the flush at Python's exit
 
 
 def _console(stream: TextIO | None, number: int) -> Console:
-    if stream is None:  # closed before we began
+    if stream is None:  # closed before this process started
         made = Console(open(os.devnull, "wb"), errors="backslashreplace")  # noqa: SIM115  open as long as the process
         made.failure = OSError(errno.EBADF, os.strerror(errno.EBADF))
         return made
@@ -53,7 +53,7 @@ def _console(stream: TextIO | None, number: int) -> Console:
 
 
 def clear_line() -> None:
-    """Of a terminal on standard error: what is printed next takes the place of the line."""
+    """Clear the current line of a terminal on standard error, so that the next text replaces it."""
     if sys.stderr.isatty():
         sys.stderr.flush()
         sys.stderr.buffer.write(b"\r\033[K")
@@ -61,11 +61,11 @@ def clear_line() -> None:
 
 
 class Stopped(KeyboardInterrupt):
-    """By a signal: its only argument."""
+    """A signal stopped the command; the only argument is its number."""
 
 
 class _Stops:
-    """SIGINT, SIGTERM and SIGHUP. Those that the process was started without stay ignored."""
+    """Handler of SIGINT, SIGTERM and SIGHUP. Signals that were ignored at the start stay ignored."""
 
     is_held = False
     pending = 0
@@ -81,7 +81,7 @@ _stops = _Stops()
 
 @contextlib.contextmanager
 def unstopped() -> Iterator[None]:
-    """A signal that comes meanwhile raises Stopped at the end: a process that is being started is known, then."""
+    """Defer signals: Stopped is raised at the end of the block, when the caller knows the process that it starts."""
     _stops.is_held = True
     try:
         yield
@@ -93,12 +93,12 @@ def unstopped() -> Iterator[None]:
 
 
 def status_of(stop: KeyboardInterrupt) -> int:
-    """As a shell has it."""
+    """@return the exit status after a signal, as in a shell"""
     return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
 
 
 def run(main: Callable[[list[str]], int]) -> NoReturn:
-    """Ends the process with the status of main(), or FAILED if that is 0 and what it printed was not written."""
+    """End the process with the status of main(), or with FAILED if that is 0 and its output could not be written."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stops.take)
@@ -113,7 +113,7 @@ def run(main: Callable[[list[str]], int]) -> NoReturn:
         print("larklane: stopped", file=sys.stderr)
         status = status_of(stop)
     out.flush()
-    if out.failure and not isinstance(out.failure, BrokenPipeError):  # a reader that has seen enough is none
+    if out.failure and not isinstance(out.failure, BrokenPipeError):  # a reader that closes the pipe is no failure
         print(f"larklane: standard output: {out.failure.strerror}", file=sys.stderr)
         status = status or FAILED
     sys.exit(status)

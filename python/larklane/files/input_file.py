@@ -1,7 +1,7 @@
-"""The one reader of files that a user names, and how texts of them are shown.
+"""The only reader of files that a user names, and the escaping of their texts.
 
-A file is read whole if it is a regular one, or a link to one, and within the limit of its kind. A pipe, a device or a folder is refused
-before a byte is read.
+A regular file, or a link to one, is read whole if its size is within the limit of its kind. A pipe, a device or a folder is refused
+before any byte is read.
 """
 
 import errno
@@ -12,12 +12,12 @@ import stat
 from pathlib import Path
 from typing import Any
 
-# Largest file of each kind, in bytes. A sample of a record takes some 20 bytes, so ten million samples; as Python objects they take
-# ten times as much memory. A record of a profile has 48 bytes and becomes an object of some 300: 7 GB for a rank's file of the limit.
+# Largest file of each kind, in bytes. A sample of a record takes some 20 bytes, so the limit is ten million samples; as Python objects they
+# take ten times as much memory. A record of a profile has 48 bytes and becomes an object of some 300 bytes: 7 GB for a rank's largest file.
 RECORD_BYTES_MAX = 256 << 20
 PROFILE_BYTES_MAX = 1 << 30
 TEXT_BYTES_MAX = 16 << 20  # reports of other tools, as mpiP's
-# Controls of C0 and C1, characters that reorder or end a line, and bytes that are no UTF-8.
+# Control characters of C0 and C1, characters that reorder or end a line, and bytes that are not UTF-8.
 HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 HIDDEN_IN_LINES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 SHOWN_MAX = 200
@@ -26,7 +26,7 @@ SHOWN_MAX = 200
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     short = {9: "\\t", 10: "\\n", 13: "\\r"}.get(code)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8, as Python keeps it
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as Python represents it
         code -= 0xDC00
     return short or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
@@ -48,9 +48,9 @@ def _error(number: int, what: str, path: Path) -> OSError:
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """@throws OSError  with strerror and filename: not there, no regular file, or more than `most` bytes"""
+    """@throws OSError  with strerror and filename: missing, no regular file, or more than `most` bytes"""
     try:
-        mode = os.stat(path).st_mode  # to open a device or a pipe may already do something to it, or to its writer
+        mode = os.stat(path).st_mode  # opening a device or a pipe may already affect it, or its writer
         if stat.S_ISDIR(mode):
             raise _error(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(mode):
@@ -60,7 +60,7 @@ def read_bytes(path: Path, most: int) -> bytes:
         raise _error(errno.EINVAL, str(error), path) from error
     with os.fdopen(descriptor, "rb") as file:
         about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):  # another file by now
+        if not stat.S_ISREG(about.st_mode):  # the file has been replaced since
             raise _error(errno.EINVAL, "it is no regular file", path)
         data = file.read(most + 1) if about.st_size <= most else None
     if data is None or len(data) > most:

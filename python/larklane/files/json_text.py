@@ -1,4 +1,4 @@
-"""JSON for files that are kept: a short value or a list of numbers on one line, so that a series takes a line and a difference shows which."""
+"""JSON text for stored files: a short value or a list of numbers takes one line, so a diff shows the series that differs."""
 
 import json
 from collections.abc import Iterator

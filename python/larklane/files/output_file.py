@@ -1,7 +1,7 @@
-"""The one writer of files that a user keeps: each is whole, or as it was before.
+"""The only writer of files that a user keeps: each write is complete, or leaves the old file.
 
-The content goes to NAME.part in the same folder, is synchronised with the disk and takes the file's place. Of a write that fails, or is
-interrupted, nothing stays.
+The content goes to NAME.part in the same folder, is synchronised with the disk and replaces the file. A failed or interrupted
+write leaves nothing behind.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class NotWritten(OSError):
-    """With strerror and filename: the file's, not that of the temporary one."""
+    """A failed write, with strerror and the name of the file, not of the temporary file."""
 
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
-    """What is written to it becomes the file's content. A device or a pipe is written to; of a link the file that it leads to
-    is replaced.
+    """Open a file for its new content. A device or a pipe is written directly; for a link, the file behind it is
+    replaced.
 
     @throws NotWritten
     """
@@ -39,7 +39,7 @@ def whole(path: Path) -> Iterator[BinaryIO]:
                 os.fsync(file.fileno())
         if not is_there:
             part.replace(target)
-    except BaseException as error:  # of ^C, too
+    except BaseException as error:  # including ^C
         if not is_there:
             with contextlib.suppress(OSError):
                 part.unlink()
@@ -63,7 +63,7 @@ def make_folder(folder: Path) -> None:
 
 
 def try_folder(folder: Path) -> None:
-    """Before anything is measured: it is there, then, and takes files.
+    """Create the folder and check that it accepts files, before anything is measured.
 
     @throws NotWritten
     """
@@ -77,7 +77,7 @@ def try_folder(folder: Path) -> None:
 
 
 def problem(error: OSError, elsewhere: str) -> str:
-    """For people: which file, why, and, if it was not written, what helps. `elsewhere`: as "name another folder with --out"."""
+    """@return text for users: the file, the reason, and a remedy if a write failed. `elsewhere` is like "name another folder with --out"."""
     if not isinstance(error, NotWritten):
         return f"{error.filename}: {error.strerror}"
     free = "free space there, or " if error.errno in FULL else ""

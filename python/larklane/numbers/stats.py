@@ -1,4 +1,4 @@
-"""Statistics of measurements: pure functions on lists of numbers, tested on numbers worked out by hand."""
+"""Statistics of measurements: pure functions on lists of numbers, tested against results calculated by hand."""
 
 import math
 import random
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-EXACT_MAX = 20  # samples of both lists together up to which mann_whitney() counts instead of approximating
+EXACT_MAX = 20  # most samples of both lists together for which mann_whitney() is exact
 SEED = 20220829
 
 
@@ -29,7 +29,7 @@ def median(samples: Sequence[float]) -> float:
 
 
 def summary(samples: Sequence[float]) -> dict[str, float]:
-    """What is reported of a series: never a mean alone."""
+    """The figures reported of a series: never a mean alone."""
     return {
         "n": len(samples),
         "min": min(samples),
@@ -57,8 +57,8 @@ def median_bounds(samples: Sequence[float], confidence: float = 0.95) -> tuple[f
 
 
 def bootstrap(statistic: Callable[..., float], *groups: Sequence[float], resamples: int = 1000) -> tuple[float, float]:
-    """95 % percentile interval of statistic(median of each group), each group drawn anew, with replacement, independently. Same
-    input, same interval. (Efron, The Annals of Statistics 7(1), 1979)
+    """95 % percentile interval of statistic(median of each group), each group resampled with replacement, independently. Equal
+    input gives an equal interval. (Efron, The Annals of Statistics 7(1), 1979)
 
     @param groups  one or more lists, none empty
     """
@@ -69,8 +69,8 @@ def bootstrap(statistic: Callable[..., float], *groups: Sequence[float], resampl
 
 
 def resampled_median(ordered: Sequence[float], draw: random.Random) -> float:
-    """The median of len(ordered) samples drawn with replacement, without drawing them all: of n uniform numbers the k-th smallest is
-    Beta(k, n + 1 - k), and the smallest of the n - k above it lies at 1 - (1 - u)^(1 / (n - k)) of what is left. (David and
+    """The median of len(ordered) samples drawn with replacement, without drawing them all. The k-th smallest of n uniform numbers is
+    Beta(k, n + 1 - k); the smallest of the n - k above it lies at 1 - (1 - u)^(1 / (n - k)) of the remaining range. (David and
     Nagaraja, Order Statistics, 2003, section 2)
 
     @param ordered  sorted, not empty
@@ -93,8 +93,8 @@ class RankTest(NamedTuple):
 def mann_whitney(first: Sequence[float], second: Sequence[float]) -> RankTest:
     """Mann and Whitney's U, and the effect size A of Vargha and Delaney; the rank-biserial correlation is 2 A - 1.
 
-    Up to EXACT_MAX samples in all, p is exact: the share of all ways of dealing the (tied) ranks to the two series in
-    which the rank sum is at least as far from its expectation. Above, the normal approximation, corrected for ties and for
+    Up to EXACT_MAX samples in all, p is exact, over all assignments of the (tied) ranks to the two series: the share of
+    those with a rank sum at least as far from its expectation. Above, the normal approximation, corrected for ties and for
     continuity. (The Annals of Mathematical Statistics 18(1), 1947; Journal of Educational and Behavioral Statistics 25(2),
     2000)
 
@@ -108,7 +108,7 @@ def mann_whitney(first: Sequence[float], second: Sequence[float]) -> RankTest:
 
 
 def _doubled_ranks(values: Sequence[float]) -> list[int]:
-    """Twice the rank of each value, 1 the smallest; equal ones share the mean of theirs, so that all are whole numbers."""
+    """Twice the rank of each value, 1 the smallest; equal values share their mean rank, so doubled ranks are whole numbers."""
     below, rank_of = 0, {}
     for value, count in sorted(Counter(values).items()):
         rank_of[value] = 2 * below + count + 1
@@ -118,7 +118,7 @@ def _doubled_ranks(values: Sequence[float]) -> list[int]:
 
 def _exact_p(doubled: Sequence[int], n: int) -> float:
     """@param doubled  [n + m], those of the first series first"""
-    ways = [Counter({0: 1}), *(Counter[int]() for _ in range(n))]  # [how many were dealt] -> {sum: ways}
+    ways = [Counter({0: 1}), *(Counter[int]() for _ in range(n))]  # [number of ranks dealt] -> {sum: ways}
     for rank in doubled:
         for dealt in range(n, 0, -1):
             for total, count in ways[dealt - 1].items():
@@ -140,13 +140,13 @@ def _normal_p(u: float, n: int, m: int, ties: Any) -> float:
 
 
 def aa_noise(first: Sequence[float], second: Sequence[float]) -> float:
-    """How far two series of the same contender are apart, as a ratio minus one, >= 0."""
+    """The distance of two series of the same contender, as a ratio minus one, >= 0."""
     ratio = median(first) / median(second)
     return max(ratio, 1 / ratio) - 1
 
 
 def turns(contenders: Sequence[str], turn: int) -> list[str]:
-    """Order of one turn: A B C A', in the next one the others the other way round. A' is the first contender again."""
+    """The order of one turn: A B C A'; the next turn reverses the others. A' is the first contender again."""
     first, *others = contenders
     return [first, *(others if turn % 2 == 0 else reversed(others)), first + "'"]
 
@@ -159,7 +159,7 @@ def compare(candidate: Sequence[float], baseline: Sequence[float], noise: float,
 
     @return ratio of the medians, bounds of the median of the paired ratios, and the verdict:
             `ahead`       surely below 1
-            `not slower`  surely at most 1 + margin + noise; more than NOISE_MOST of noise allows for nothing
+            `not slower`  surely at most 1 + margin + noise; noise above NOISE_MOST is not added
             `slower`      surely above 1 + margin + noise
             `too noisy`   neither is sure
     """

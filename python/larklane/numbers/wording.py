@@ -1,4 +1,4 @@
-"""How a report says things: names, numbers with units, and what the words mean."""
+"""Words of reports: names, numbers with units, and a glossary."""
 
 import math
 
@@ -92,7 +92,7 @@ def duration(time_ns: float) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits are more than a machine repeats: 12345 is "12,300", 0.01234 is "0.0123"."""
+    """Three digits, more than a machine reproduces: 12345 is "12,300", 0.01234 is "0.0123"."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     digits = 2 - math.floor(math.log10(abs(value)))

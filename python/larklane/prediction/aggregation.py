@@ -1,4 +1,4 @@
-"""What partitions would save that go in groups, from the recorded rounds of a partitioned send: pure functions (docs/user/prediction.md)."""
+"""Predicted saving of groups of partitions, from the recorded rounds of a partitioned send: pure functions (docs/user/prediction.md)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from larklane.prediction.costs import Curve
 from larklane.prediction.predictor import Saving
 from larklane.profile.rounds import Mark, Request, Round
 
-SHARES = (0.0, 0.5, 1.0)  # of a message's cost that may be work of the thread that sends it
-REPLAYED_MAX = 20000  # partitions of all rounds: more make it slow, not better
+SHARES = (0.0, 0.5, 1.0)  # of a message's cost: the part that the sending thread may spend as work
+REPLAYED_MAX = 20000  # most partitions of all rounds: more make the replay slow, not better
 
 
 @dataclasses.dataclass(frozen=True)
 class Aggregation:
-    """`best`: per round, medians, against each partition by itself; the grouping that saves most. Its interval is over `SHARES`, too."""
+    """`best`: the grouping that saves most, against each partition by itself; medians per round. Its interval also covers `SHARES`."""
 
     rounds: int
     best: Saving
 
 
 def completion_ns(marks: Sequence[Mark], size: int, message_ns: float, share: float) -> float:
-    """When all groups have arrived. Threads call Pready as they did, with as much time between two calls; who completes a group works for
-    `share` of what its message costs, and it is there when all of that is over."""
+    """@return the time at which all groups have arrived. Threads call Pready in the recorded order, with the recorded gaps between calls.
+    The thread that completes a group works for `share` of its message's cost; the group arrives after the whole cost."""
     partitions = [(mark, partition) for mark in sorted(marks, key=lambda mark: mark.begin_ns) for partition in range(mark.first, mark.first + mark.count)]
     by_thread: dict[int, list[tuple[Mark, int]]] = collections.defaultdict(list)
     for mark, partition in partitions:
@@ -51,15 +51,15 @@ def completion_ns(marks: Sequence[Mark], size: int, message_ns: float, share: fl
 
 
 def _rounds(sends: Sequence[Request]) -> list[Round]:
-    """Whole ones, evenly of all."""
+    """@return whole rounds, evenly sampled from all"""
     whole = [each for send in sends for each in send.rounds if each.wait and sum(mark.count for mark in each.ready) == send.partitions]
     return whole[::-(-len(whole) * sends[0].partitions // REPLAYED_MAX) or 1]
 
 
 def aggregation(sends: Sequence[Request], part: Curve) -> Aggregation | None:
-    """@param sends  of the same size, in as many partitions
-    @param part   what a message costs under Larklane, from Pready to its arrival
-    @return None: there is nothing to group, or no whole round"""
+    """@param sends  sends of equal size and number of partitions.
+    @param part   cost of a message under Larklane, from Pready to its arrival.
+    @return None if there is nothing to group, or no whole round"""
     partitions, size = sends[0].partitions, sends[0].partition_bytes
     rounds = _rounds(sends)
     if partitions < 2 or not rounds:

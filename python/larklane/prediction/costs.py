@@ -1,4 +1,4 @@
-"""What messages and partitions cost: measured by `larklane bench latency`, or seen in a profile."""
+"""Costs of messages and partitions: measured by `larklane bench latency`, or estimated from a profile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Time over size, straight between points; beyond them it goes on as between the last two."""
+    """Time over size: linear between points, and extrapolated from the outer two."""
 
     points: tuple[tuple[float, float], ...]  # (bytes, ns), ascending, not empty
 
@@ -33,7 +33,7 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """`whole`: one message, from the call to its arrival; `part`: the same of a partition, None: not known."""
+    """`whole`: time of one message, from the call to its arrival; `part`: the same for a partition, None if unknown."""
 
     whole: Curve
     part: Curve | None
@@ -41,7 +41,7 @@ class Costs:
 
 
 def _rising(times: Mapping[int, float]) -> Curve | None:
-    """A larger message is not quicker: where it seems so, the smaller one was disturbed. None: no times."""
+    """A larger message is not faster: if it seems so, the smaller one was disturbed. None without times."""
     points: list[tuple[float, float]] = []
     for size in sorted(times, reverse=True):
         points.append((float(size), min(times[size], points[-1][1] if points else times[size])))
@@ -70,7 +70,7 @@ def read(path: Path) -> Costs:
 
 
 def seen(deliveries: Sequence[Delivery]) -> Costs | None:
-    """From a profile: from the send to the end of the wait, of the quickest tenth: many messages are waited for late. None: there are none."""
+    """Costs from a profile: the time from send to end of wait, of the fastest tenth, since many waits begin late. None without such times."""
     times: dict[int, list[int]] = collections.defaultdict(list)
     for send, receive in ((each.send, each.receive) for each in deliveries):
         if receive.wait and not receive.by_test and receive.wait.end_ns > send.begin_ns:
@@ -80,5 +80,5 @@ def seen(deliveries: Sequence[Delivery]) -> Costs | None:
 
 
 def bounds(costs: Costs) -> tuple[Curve, Curve]:
-    """Where the cost of a partition is not known: nothing, and as much as a whole message of its size."""
+    """Bounds of an unknown cost of a partition: nothing, and the cost of a whole message of its size."""
     return Curve(((0.0, 0.0),)), costs.whole

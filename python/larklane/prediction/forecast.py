@@ -1,4 +1,4 @@
-"""From a profile to what sending early would save, or why nothing can be said of it."""
+"""Forecast from a profile: the saving of early sends, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from larklane.profile.profile_file import Kind
 from larklane.profile.traffic import Matched, matched, receives_of, steps_of, waited_ns
 from larklane.profile.writes import KnownWriters, Writers, kinds_of
 
-STEPS_MAX = 200  # are replayed: more make it slow, not better
-STEPS_FEW = 25  # are enough, if of more it isn't known what threads used
+STEPS_MAX = 200  # most steps to replay: more make it slow, not better
+STEPS_FEW = 25  # enough steps, if the profile has no processor times for more
 STEPS_MIN = 4
-PACKED_NS = 5000.0  # what is shorter does not matter
+PACKED_NS = 5000.0  # shorter copies do not matter
 
 
 @dataclasses.dataclass(frozen=True)
 class Forecast:
-    """`prediction`: None: `why` says why there is none, and `is_nothing` that nothing could be saved. `waited_ns`: per rank and step, in calls that complete receives.
-    `packed_share`: of the messages, that were probably copied together between the join and the send."""
+    """`prediction`: None if there is none; then `why` is the reason, and `is_nothing` states that nothing could be saved.
+    `waited_ns`: time per rank and step in calls that complete receives.
+    `packed_share`: share of the messages that were probably packed between the join and the send."""
 
     prediction: Prediction | None
     why: str
@@ -51,7 +52,7 @@ def _packed(program: Program, costs: Costs) -> float:
 
 
 def _steps(profile: Profile) -> list[tuple[Message, ...]]:
-    """Of the rank that has most of them."""
+    """@return the steps of the rank with the most steps"""
     by_rank: dict[int, list[Message]] = collections.defaultdict(list)
     for message in profile.messages:
         by_rank[message.rank].append(message)
@@ -59,7 +60,7 @@ def _steps(profile: Profile) -> list[tuple[Message, ...]]:
 
 
 def _predictor(profile: Profile, found: Matched, steps: Sequence[tuple[Message, ...]], costs: Costs) -> Predictor:
-    """Of as many steps as the profile tells of what threads used: where they meet very often in a step it does so for the first ones only."""
+    """A predictor of as many steps as have processor times. If threads meet very often in a step, only the first steps have them."""
     most = of_first = _predictor_of_first(STEPS_MAX, profile, found, steps, costs)
     count = min(STEPS_MAX, len(steps)) // 2
     while not of_first.models[0].knows_loads and count >= STEPS_FEW:
@@ -69,7 +70,7 @@ def _predictor(profile: Profile, found: Matched, steps: Sequence[tuple[Message, 
 
 
 def _predictor_of_first(count: int, profile: Profile, found: Matched, steps: Sequence[tuple[Message, ...]], costs: Costs) -> Predictor:
-    """Of so many steps after the first."""
+    """A predictor of the `count` steps after the first."""
     end_ns = steps[min(count + 1, len(steps) - 1)][0].begin_ns
     program = program_of(profile.records, found.deliveries, hosts_of(profile.files), end_ns)
     marks = []
@@ -82,21 +83,21 @@ def _predictor_of_first(count: int, profile: Profile, found: Matched, steps: Seq
 
 
 def _writers(program: Program, messages: Sequence[Message], known: KnownWriters) -> dict[int, Writers]:
-    """By number of the delivery."""
+    """@return the writers of messages, by number of the delivery"""
     kinds = kinds_of(messages)
     sent = enumerate(kinds[delivery.send.rank, delivery.send.begin_ns] for delivery in program.deliveries)
     return {number: known[kind] for number, kind in sent if kind in known}
 
 
 def _has_more_threads(profile: Profile) -> bool:
-    """Some rank has, or had."""
+    """Whether a rank has, or had, more than one thread."""
     return any(len({record.thread for record in records}) > 1 or any(record.kind == Kind.THREAD for record in records)
                for records in profile.records.values())
 
 
 def forecast(profile: Profile, costs: Costs | None = None, writers: KnownWriters | None = None) -> Forecast:
-    """@param costs    measured; without them what the profile shows of whole messages
-    @param writers  of messages, from another run; of others it is assumed
+    """@param costs    measured costs; without them, the costs of whole messages in the profile
+    @param writers  writers of messages, from another run; those of other messages are assumed
     """
     receives = [receive for rank, of_rank in profile.records.items()
                 for receive in receives_of(rank, of_rank, (request for request in profile.requests if request.rank == rank))]

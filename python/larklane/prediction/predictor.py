@@ -1,4 +1,4 @@
-"""What sending early would save in a program that sends whole messages after its threads have joined (docs/user/prediction.md)."""
+"""Predicted saving of early sends in a program that sends whole messages after its threads have joined (docs/user/prediction.md)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from larklane.prediction.program import Event, Meeting, Place, Program
 from larklane.prediction.replay import Operation, Shares, Signal, Thread, Times, Waiting, replay
 from larklane.profile.writes import AFTER, Writers
 
-WORTH = 0.01  # of a step: less is nothing
+WORTH = 0.01  # of a step: a smaller saving counts as nothing
 RESAMPLES = 1000
-KNOWN = 0.9  # of the time in which threads compute
-CALLS_MAX = 0.1  # of a span may be calls of MPI: how much processor time they use is not known
-LONG_NS = 200000  # of shorter spans a profile doesn't tell what they used: nobody sleeps there for long
+KNOWN = 0.9  # of the compute time: the share with known processor times
+CALLS_MAX = 0.1  # of a span: the largest share of MPI calls, since their processor time is unknown
+LONG_NS = 200000  # a profile has no processor time of shorter spans: no thread sleeps long in them
 
 
 @dataclasses.dataclass(frozen=True)
 class Assumption:
-    """`parts`: into which a message is split; 0: it stays whole. `last_wrote`: the last thread to finish wrote all of which it is not known. `own`: a
-    thread waits for its own part only. The others are varied: the first thread needs the last part; threads share the cores; who waits goes on at once when
-    its part is there; it needs the part not at once, but when it has done its work; it yields while it waits for it, or sleeps."""
+    """`parts`: number of parts of a message; 0: it stays whole. `last_wrote`: the last thread to finish wrote all bytes with unknown writers. `own`: a
+    thread waits for its own part only. The prediction varies the others. `reversed_parts`: the first thread needs the last part. `shared`: threads share the
+    cores. `at_once`: a waiting thread goes on as soon as its part arrives. `needed_late`: a thread needs its part after its work, not before.
+    `yields`: a thread yields while it waits for its part, instead of sleeping."""
 
     parts: int
     last_wrote: bool = False
@@ -38,14 +39,15 @@ class Assumption:
     yields: bool = False
 
     def opposites(self, knows_loads: bool) -> list[Assumption]:
-        """Each with one assumption the other way round, but for `at_once`. @param knows_loads  the profile tells who sleeps"""
+        """@return variants with one assumption inverted each, except `at_once`. @param knows_loads  the profile shows which threads sleep"""
         names = ("reversed_parts", "needed_late", "yields") + (() if knows_loads else ("shared",))
         return [dataclasses.replace(self, **{name: not getattr(self, name)}) for name in names]
 
 
 @dataclasses.dataclass(frozen=True)
 class Saving:
-    """Of a step or a round, which takes `of_ns`, with messages in so many parts. `interval_ns`: 95 % over all of them, and over what was assumed."""
+    """Saving of a step or a round, which takes `of_ns`, with messages in `parts` parts.
+    `interval_ns`: 95 % over all steps or rounds, and over the assumptions."""
 
     parts: int
     ns: float
@@ -58,14 +60,14 @@ class Saving:
 
     @property
     def is_unsure(self) -> bool:
-        """It may be nothing, or worse."""
+        """The saving may be nothing, or a loss."""
         return self.interval_ns[0] <= 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """Shares of the bytes that go in parts, of which it is known which thread wrote them; of which these are those that would be assumed; of
-    which the sender wrote some after the join."""
+    """Shares of the bytes that travel in parts. `known`: their writers are known. `in_order`: the known writers are the assumed ones.
+    `after`: the sender wrote some of the part after the join."""
 
     known: float
     in_order: float
@@ -74,18 +76,18 @@ class Written:
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """`savings`: by number of parts, the best first. `misfit_ns`: how far a step of the replay is from the recorded one. `written`: of the best.
-    `knows_loads`: the profile tells who sleeps and who computes."""
+    """`savings`: one for each number of parts, the best first. `misfit_ns`: difference of a replayed step from the recorded one. `written`: for the best.
+    `knows_loads`: the profile shows which threads sleep and which compute."""
 
     step_ns: float
     steps: int
     misfit_ns: float
     savings: tuple[Saving, ...]
-    sending_only_ns: float  # of the best, if every receive stays as it is
-    last_wrote_ns: float  # of the best, if the last thread wrote all of which it is not known
+    sending_only_ns: float  # of the best, if receives do not change
+    last_wrote_ns: float  # of the best, if the last thread wrote all bytes with unknown writers
     written: Written
     knows_loads: bool
-    cores: tuple[int, ...]  # that threads share, each number once; empty: not known
+    cores: tuple[int, ...]  # numbers of cores that threads share, each once; empty: unknown
 
     @property
     def best(self) -> Saving:
@@ -97,8 +99,8 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True)
 class _Span:
-    """What a thread computes before an event. `load`, `asleep`: the shares of that time for which it had a core, and wanted none; None: it computed
-    when it had a core. `is_known`: it's known which of these it is."""
+    """The time of a thread before an event. `load`, `asleep`: the shares of that time in which it had a core, and in which it slept. None: it computed
+    whenever it had a core. `is_known`: the profile distinguishes these."""
 
     event: Event
     begin_ns: float
@@ -109,7 +111,7 @@ class _Span:
 
 
 class _Model:
-    """One program, one table of costs. Recorded times become work and own times once, whatever is asked."""
+    """One program with one table of costs. Recorded times become work and own times once, for all assumptions."""
 
     def __init__(self, program: Program, whole: Curve, part: Curve) -> None:
         self.program, self.whole, self.part = program, whole, part
@@ -152,7 +154,7 @@ class _Model:
 
     @staticmethod
     def _with_loads(spans: Sequence[_Span], told: Event) -> Iterable[_Span]:
-        """What a thread computes from where it went on to where it tells what it used meanwhile."""
+        """The spans of a thread up to an event with its processor time, which covers all of them."""
         total_ns = sum(span.end_ns - span.begin_ns for span in spans)
         calls_ns = sum(span.event.end_ns - span.event.begin_ns for span in spans[:-1])
         if not told.busy_ns and total_ns + calls_ns < LONG_NS:
@@ -164,7 +166,7 @@ class _Model:
         return [dataclasses.replace(span, is_known=True, load=load, asleep=asleep) for span in spans]
 
     def _work(self, cores: Mapping[int, int]) -> dict[int, tuple[float, float]]:
-        """By event: for how long its thread computes before it, on a core alone, and sleeps before that."""
+        """@return by event: its thread's compute time before it, alone on a core, and the sleep before that"""
         running: dict[int, list[tuple[float, float, float]]] = collections.defaultdict(list)
         for span in self.spans:
             running[self.program.hosts[span.event.rank]].append((span.begin_ns, span.end_ns, 1.0 if span.load is None else span.load))
@@ -180,7 +182,7 @@ class _Model:
         return work
 
     def times(self, assumed: Assumption) -> Times:
-        """Of all threads, in the order of their places."""
+        """@return the replayed times of all threads, in the order of their places"""
         split = _Split(self, assumed)
         threads = [Thread(self.program.hosts[place[0]], self.program.threads[place][0].begin_ns,
                           tuple(operation for event in self.program.threads[place] for operation in split.operations(event))) for place in self.places]
@@ -188,21 +190,21 @@ class _Model:
 
 
 class _Split:
-    """How events change when messages go in parts: each part when those who wrote it have come to the join before the send."""
+    """Events with messages in parts: each part leaves when its writers have come to the join before the send."""
 
     def __init__(self, model: _Model, assumed: Assumption) -> None:
         self.model, self.assumed, self.program = model, assumed, model.program
         self.gathers = dict(model.program.gathers)
-        self.parts: dict[int, int] = {}  # of a delivery; no entry: it stays whole
+        self.parts: dict[int, int] = {}  # by delivery; without an entry the message stays whole
         self.given: dict[int, list[tuple[Signal, float]]] = collections.defaultdict(list)
         self.needed: dict[int, list[Signal]] = collections.defaultdict(list)
-        self.first: dict[int, list[Signal]] = collections.defaultdict(list)  # what is needed before an event gives its signals
+        self.first: dict[int, list[Signal]] = collections.defaultdict(list)  # signals needed before an event gives its own
         self.extra: dict[int, float] = collections.defaultdict(float)
         self.own = dict(model.own)
-        self.bytes: dict[str, float] = collections.defaultdict(float)  # that go in parts, and as Written says
-        self.before: set[Meeting] = set()  # last join before a wait, and the one after it
+        self.bytes: dict[str, float] = collections.defaultdict(float)  # bytes that travel in parts, and those that Written counts
+        self.before: set[Meeting] = set()  # last joins before waits; `after`: first joins after waits
         self.after: set[Meeting] = set()
-        self.free: set[Meeting] = set()  # that nobody waits for any more
+        self.free: set[Meeting] = set()  # joins that no thread waits for any more
         if assumed.parts:
             for place in model.places:
                 self._split_sends(self.program.threads[place])
@@ -220,7 +222,7 @@ class _Split:
                     self._give(number, event, self.program.coming[join])
 
     def _give(self, number: int, send: Event, members: Sequence[Event]) -> None:
-        """The message of a delivery leaves part by part: with the last of its writers."""
+        """Send the message of a delivery in parts: each part leaves with the last of its writers."""
         size = self.program.deliveries[number].send.bytes
         count = self.parts[number] = min(self.assumed.parts, len(members))
         cost_ns = self.model.part.ns(size / count)
@@ -241,7 +243,7 @@ class _Split:
 
     @staticmethod
     def _known(writers: Writers | None, part: int, count: int, send: Event, members: Sequence[Event]) -> list[Event]:
-        """What the writers of a part come to when they have written it; none: not known."""
+        """@return the events to which a part's writers come after writing it; empty if unknown"""
         by_number = {member.number: member for member in members}
         if writers is None or len(by_number) < len(members):
             return []
@@ -275,8 +277,8 @@ class _Split:
         return Written(*(self.bytes[name] / total for name in ("known", "in_order", "after")))
 
     def _joins_too_many(self) -> set[Meeting]:
-        """Joins before the waits, of ranks whose threads meet often enough without them: once a round they have to, so that one of
-        them can complete it and start the next."""
+        """Joins before the waits, in ranks with enough other meetings of their threads. They must meet once a round, so that one
+        thread can complete it and start the next."""
         left: dict[int, int] = collections.Counter()
         for meeting, events in self.program.going.items():
             if len(events) > 1 and all(meeting in event.needs for event in events) and meeting not in self.before | self.after:
@@ -285,7 +287,7 @@ class _Split:
         return {meeting for meeting in self.before if left[meeting[1]] >= rounds[meeting[1]]}
 
     def _wait_apart(self, waits: Sequence[Event], members: Sequence[Event]) -> None:
-        """Each of the threads that go on together waits for the parts that it shares bytes with."""
+        """Let each thread that leaves the join wait for the parts that contain its bytes."""
         for wait in waits:
             for number in wait.takes:
                 count = self.parts.get(number, 0)
@@ -298,7 +300,7 @@ class _Split:
             self.own[id(wait)] = 0.0
 
     def _need(self, member: Event, parts: Sequence[Signal]) -> None:
-        """When it goes on there, or else before it meets the others again."""
+        """Need the parts when the member goes on, or, with `needed_late`, before it meets the others again."""
         if not self.assumed.needed_late:
             self.needed[id(member)] += parts
             return
@@ -308,7 +310,7 @@ class _Split:
             self.first[id(event)] += parts
 
     def operations(self, event: Event) -> tuple[Operation, Operation]:
-        """The work before it, and the event."""
+        """@return the work before the event, and the event itself"""
         whole = [number for number in event.sends if number not in self.parts]
         gives = [(signal, 0.0) for signal in event.gives] + self.given[id(event)]
         gives += [(("message", number), self.model.whole.ns(self.program.deliveries[number].send.bytes)) for number in whole]
@@ -328,18 +330,18 @@ class _Split:
 
 
 def _bootstrap(values: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the mean of values drawn anew."""
+    """The 95 % interval of the mean of resampled values."""
     draw = random.Random(SEED)
     means = [statistics.fmean(draw.choices(values, k=len(values))) for _ in range(RESAMPLES)]
     return quantile(means, 0.025), quantile(means, 0.975)
 
 
 class StuckError(Exception):
-    """Why a replay did not come to its end."""
+    """The reason why a replay did not end."""
 
 
 class Predictor:
-    """@param marks  where each step of the program begins: (place, number of the event in its thread)"""
+    """@param marks  begins of the program's steps: (place, number of the event in its thread)"""
 
     def __init__(self, program: Program, marks: Sequence[tuple[Place, int]], costs: Costs) -> None:
         parts = (costs.part,) if costs.part else bounds(costs)
@@ -354,7 +356,7 @@ class Predictor:
         return [after - before for before, after in itertools.pairwise(at)]
 
     def predict(self, threads: int) -> Prediction:
-        """@param threads  that come to the joins before the sends: a message is split into at most so many parts
+        """@param threads  number of threads at the joins before the sends, and the largest number of parts of a message
         @raises StuckError"""
         model = self.models[0]
         recorded = [self.program.threads[place][number].begin_ns for place, number in self.marks]
@@ -364,12 +366,12 @@ class Predictor:
         misfit_ns = max(abs(statistics.fmean(steps) - step_ns) for steps in was.values())
 
         def saved(assumed: Assumption, number: int = 0) -> list[list[float]]:
-            """By step, twice: who waits goes on at once, and as late after as in the recorded run."""
+            """@return savings by step, twice: a waiting thread goes on at once, or as late as in the recorded run"""
             return [[before - after for before, after in zip(was[number, assumed.shared], self._steps(self.models[number], each))]
                     for each in (assumed, dataclasses.replace(assumed, at_once=False))]
 
         def varied(base: Assumption) -> list[float]:
-            """Means over the steps, of all that may be."""
+            """@return means over the steps, for all varied assumptions"""
             return [statistics.fmean(steps) for number in range(len(self.models)) for each in (base, *base.opposites(model.knows_loads))
                     for steps in saved(each, number)]
 

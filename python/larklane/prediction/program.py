@@ -1,4 +1,4 @@
-"""A recorded run as threads with events: where they meet, what they send, what they wait for (docs/user/prediction.md)."""
+"""A recorded run as threads with events: meetings, sends, waits (docs/user/prediction.md)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from larklane.profile.traffic import Delivery
 from larklane.profile.writes import Writers
 
 Place = tuple[int, int]  # rank, thread
-Meeting = tuple[str, int, object]  # what kind, rank, which
+Meeting = tuple[str, int, object]  # kind, rank, identity
 
 
 @dataclasses.dataclass
 class Event:
-    """One thing that a thread does besides computing. `comes_to`: threads meet there, each with its part done; `let_go_by`: what
-    holds it until others have come. `sends`, `takes`: numbers of deliveries. `busy_ns`, `delayed_ns`: processor time, and how long it waited
-    for a core, since the thread last went on from something for which the former is not None; 0: not told. `number`: of the thread, in its team."""
+    """One action of a thread besides computing. `comes_to`: the meeting that the thread enters with its part done. `let_go_by`: the meeting that
+    holds it until others have come. `sends`, `takes`: numbers of deliveries. `busy_ns`, `delayed_ns`: its processor time, and its wait for
+    a core, since the thread's last event with a `busy_ns` that is not None; 0: not recorded. `number`: the thread's number in its team."""
 
     rank: int
     thread: int
@@ -39,8 +39,8 @@ class Event:
 
 @dataclasses.dataclass
 class Program:
-    """`hosts`: by rank; processes that are bound to different cores are on different ones here. `gathers`: signals that several must give.
-    `cores`: of each host; none: every thread has a core of its own. `writers`: of deliveries, by number, as far as they are known."""
+    """`hosts`: by rank; processes bound to different cores count as different hosts. `gathers`: signals that several threads must give.
+    `cores`: of each host; without an entry every thread has its own core. `writers`: known writers of deliveries, by number."""
 
     threads: dict[Place, list[Event]]
     deliveries: Sequence[Delivery]
@@ -64,7 +64,7 @@ class Program:
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """Processes that may use the same cores, by rank, and how many cores these are; none: not known."""
+    """Groups of processes that may use the same cores, by rank, and the number of these cores; no entry if unknown."""
 
     of_rank: dict[int, int]
     cores: dict[int, int]
@@ -84,17 +84,17 @@ def hosts_of(files: Iterable[RankFile]) -> Hosts:
 
 
 def _at(rank: int, record: Record, begin_ns: int, end_ns: int) -> Event:
-    """From where the thread goes on."""
+    """An event from which the thread goes on."""
     return Event(rank, record.thread, begin_ns, end_ns, busy_ns=0)
 
 
 def _come(rank: int, record: Record, begin_ns: int, end_ns: int) -> Event:
-    """What the record tells of the way to it."""
+    """An event with the processor time and the delay of the way to it."""
     return Event(rank, record.thread, begin_ns, end_ns, busy_ns=record.handle, delayed_ns=record.b)
 
 
 def _barriers(rank: int, records: Iterable[Record]) -> Iterator[Event]:
-    """All who meet at a barrier are there before the first one leaves."""
+    """All threads at a barrier come before the first one leaves."""
     meetings: dict[int, list[Record]] = collections.defaultdict(list)
     number: dict[int, int] = collections.Counter()
     for record in records:
@@ -111,7 +111,7 @@ def _barriers(rank: int, records: Iterable[Record]) -> Iterator[Event]:
 
 
 def _regions(rank: int, records: Iterable[Record]) -> Iterator[Event]:
-    """A region begins when its first thread comes, and ends when all of its parts have."""
+    """A region begins when its first thread comes, and ends when all of its parts have ended."""
     parts: dict[int, dict[int, Record]] = collections.defaultdict(dict)
     regions: dict[int, Record] = {}
     for record in records:
@@ -135,12 +135,12 @@ def _regions(rank: int, records: Iterable[Record]) -> Iterator[Event]:
             if is_first:
                 end.needs, end.let_go_by = [join], join
             yield end
-        if region.thread not in parts[number]:  # LLVM's runtime does not tell of regions that it runs with one thread
+        if region.thread not in parts[number]:  # LLVM's runtime does not report regions with one thread
             yield _at(rank, region, region.end_ns, region.end_ns)
 
 
 def _joined(rank: int, records: Sequence[Record]) -> Iterator[Event]:
-    """Threads that are created, and joined again; they are taken to be made by the thread that joins them."""
+    """Threads that are created and joined. The joining thread counts as their creator."""
     created = [record for record in records if record.kind == Kind.THREAD]
     joins = [record for record in records if record.kind == Kind.JOIN]
     group, last_ns = 0, 0
@@ -165,7 +165,7 @@ def _joined(rank: int, records: Sequence[Record]) -> Iterator[Event]:
 
 
 def _messages(deliveries: Sequence[Delivery]) -> Iterator[Event]:
-    """One event for all sends, and all receives, of a call."""
+    """One event per call, for all of its sends and receives."""
     calls: dict[tuple[int, int, int, int], Event] = {}
 
     def call(rank: int, thread: int, begin_ns: int, end_ns: int) -> Event:
@@ -179,7 +179,7 @@ def _messages(deliveries: Sequence[Delivery]) -> Iterator[Event]:
 
 
 def _in_order(events: list[Event]) -> list[Event]:
-    """By end; none begins before the one before it has ended."""
+    """Events by end; each begins no earlier than the end of the one before."""
     events.sort(key=lambda event: (event.end_ns, event.begin_ns))
     last_ns = 0
     for event in events:
@@ -189,8 +189,8 @@ def _in_order(events: list[Event]) -> list[Event]:
 
 
 def program_of(records: dict[int, list[Record]], deliveries: Sequence[Delivery], hosts: Hosts, end_ns: int) -> Program:
-    """@param records  by rank, aligned, by begin
-    @param end_ns   what begins later is left out
+    """@param records  by rank, on one clock, in order of begin
+    @param end_ns   later records are left out
     """
     threads: dict[Place, list[Event]] = collections.defaultdict(list)
     kept = [each for each in deliveries if each.send.begin_ns <= end_ns and each.receive.wait and each.receive.wait.begin_ns <= end_ns]

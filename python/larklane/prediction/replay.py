@@ -1,7 +1,7 @@
 """Replays threads that compute, wait for each other and for messages: pure functions on made-up or recorded programs.
 
-A thread is a list of operations. It sleeps, computes, comes to an operation, gives its signals, waits until the signals that it needs are
-there, stays for the operation's own time, and goes on. Threads of one host share its cores evenly (docs/user/prediction.md).
+A thread is a list of operations. It sleeps, computes, comes to an operation and gives its signals. Then it waits for the signals that it needs,
+stays for the operation's own time, and goes on. Threads of one host share its cores evenly (docs/user/prediction.md).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Signal = Hashable
 
 
 class Waiting(enum.Enum):
-    """What a thread does meanwhile: it takes no core; it offers its core to others again and again; it takes one."""
+    """The behaviour of a waiting thread: it takes no core; it yields its core again and again; it takes a core."""
 
     SLEEPS, YIELDS, POLLS = range(3)
 
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """`work_ns`: computing before it, on a core alone; `sleep_ns`: before that, on none. `gives`: with how long each is on its way.
-    `own_ns`: from the last signal that it needs, or from coming, to going on. `waiting`: for the signals."""
+    """`work_ns`: compute time before it, alone on a core; `sleep_ns`: sleep before that. `gives`: signals, each with its time in transit.
+    `own_ns`: from the last needed signal, or from coming, to going on. `waiting`: behaviour while it waits for the signals."""
 
     work_ns: float
     gives: tuple[tuple[Signal, float], ...] = ()
@@ -38,7 +38,7 @@ class Operation:
 
 @dataclasses.dataclass(frozen=True)
 class Thread:
-    """`begin_ns`: when it begins to compute."""
+    """`begin_ns`: time at which the thread begins to compute."""
 
     host: int
     begin_ns: float
@@ -47,7 +47,7 @@ class Thread:
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """[threads][operations]. A thread that waits for ever ends there."""
+    """Times [threads][operations]. The list of a thread that waits forever ends there."""
 
     came_ns: list[list[float]]
     went_ns: list[list[float]]
@@ -55,23 +55,23 @@ class Times:
 
 @functools.cache
 def rate(cores: float, taking: int, yielding: int) -> float:
-    """How much of a core each of `taking` threads gets. Who yields does not hold up who is on the same core, but systems spread threads evenly
-    over cores whether they yield or not: a core that has only such ones is lost. Their places are taken to be random."""
+    """@return the share of a core that each of `taking` threads gets. A yielding thread does not delay others on its core. But systems
+    spread yielding threads evenly over cores, too, and a core with only yielding threads is lost. Their places are assumed random."""
     threads = taking + yielding
     if threads <= cores:
         return 1.0
-    lost = 1.0  # probability that a core has none of those that take one
+    lost = 1.0  # probability that a core has no taking thread
     for at in range(taking if yielding else 0):
         lost *= max(0.0, 1 - threads / cores / (threads - at))
     return min(1.0, cores * (1 - (lost if yielding else 0.0)) / taking)
 
 
 class _Host:
-    """Threads that compute advance together: `level` is the work that each of them would have done from the begin."""
+    """Computing threads advance together: `level` is the work of a thread that computed from the begin."""
 
     def __init__(self, cores: float) -> None:
         self.cores, self.level, self.at_ns = cores, 0.0, 0.0
-        self.computing: list[tuple[float, int]] = []  # (level at which it is done, thread)
+        self.computing: list[tuple[float, int]] = []  # (level at the end of its work, thread)
         self.waiting = dict.fromkeys(Waiting, 0)
 
     @property
@@ -90,8 +90,8 @@ class _Run:
     def __init__(self, threads: Sequence[Thread], cores: Mapping[int, int], gathers: Mapping[Signal, int]) -> None:
         self.threads = threads
         self.hosts = {thread.host: _Host(cores.get(thread.host, float("inf"))) for thread in threads}
-        self.missing = dict(gathers)  # signal -> how many must give it
-        self.late: dict[Signal, float] = {}  # of a gathered signal: the longest way
+        self.missing = dict(gathers)  # signal -> number of threads that must still give it
+        self.late: dict[Signal, float] = {}  # of a gathered signal: the longest time in transit
         self.there: set[Signal] = set()
         self.waiting: dict[Signal, list[int]] = collections.defaultdict(list)
         self.lacks = [0] * len(threads)
@@ -144,7 +144,7 @@ class _Run:
                 self.plan(now_ns + operation.own_ns, "go", index)
 
     def step(self) -> bool:
-        """The next thing that happens. False: nothing does."""
+        """Process the next event. @return False without one"""
         host = min(self.hosts.values(), key=_Host.next_ns)
         timed_ns = self.timed[0][0] if self.timed else float("inf")
         now_ns = min(timed_ns, host.next_ns())
@@ -168,8 +168,8 @@ class _Run:
 
 
 def replay(threads: Sequence[Thread], cores: Mapping[int, int], gathers: Mapping[Signal, int]) -> Times:
-    """@param cores    by host; none: every thread has a core of its own
-    @param gathers  signals that are given only when so many have given them
+    """@param cores    by host; without an entry every thread has its own core
+    @param gathers  signal -> number of threads that must give it
     """
     run = _Run(threads, cores, gathers)
     for index, thread in enumerate(threads):
@@ -180,9 +180,9 @@ def replay(threads: Sequence[Thread], cores: Mapping[int, int], gathers: Mapping
 
 
 class Shares:
-    """What threads got done that computed at known times: each had a core, or its share of all.
+    """The work of threads that computed at known times: each had a core, or its share of all cores.
 
-    An interval is (begin, end, share of its time for which the thread had a core, 1 if that isn't known). Who polls takes its share, too.
+    An interval is (begin, end, share of its time in which the thread had a core, 1 if unknown). A polling thread takes its share, too.
     """
 
     def __init__(self, intervals: Iterable[tuple[float, float, float]], cores: float) -> None:
@@ -192,7 +192,7 @@ class Shares:
                 changes[begin] += load
                 changes[end] -= load
         self.times = sorted(changes)
-        self.done: list[float] = []  # until each time, by a thread that computed all the time
+        self.done: list[float] = []  # work until each time, of a thread that always computed
         self.rates: list[float] = []
         done, running = 0.0, 0.0
         for at, time in enumerate(self.times):
@@ -207,5 +207,5 @@ class Shares:
         return self.done[at] + (time - self.times[at]) * self.rates[at]
 
     def work_ns(self, begin: float, end: float) -> float:
-        """Of one of the intervals."""
+        """@return the work of an interval"""
         return self._until(end) - self._until(begin) if end > begin else 0.0

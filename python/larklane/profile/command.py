@@ -1,11 +1,12 @@
-"""Read what `larklane profile` recorded: a folder with one file per rank (docs/user/profile.md), merged on one clock.
+"""Reads the records of `larklane profile`: a folder with one file per rank (docs/user/profile.md), merged on one clock.
 
-  python3 -m larklane.profile FOLDER                    what is in it
+  python3 -m larklane.profile FOLDER                    a summary
   python3 -m larklane.profile FOLDER --perfetto FILE    a trace for https://ui.perfetto.dev
   python3 -m larklane.profile FOLDER --otf2 FOLDER      an OTF2 archive (Vampir, Scalasca)
   python3 -m larklane.profile FOLDER --delays FILE      delays per thread, for `larklane bench --noise trace:FILE`
 
-Times are integers, nanoseconds of the clock of rank 0's host. Exit status: 0, or 2 if there is nothing that can be read.
+Times are integers, nanoseconds of the clock of rank 0's host.
+Exit status: 0; 1 if an output can't be written; 2 after other errors, such as an unreadable profile.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from larklane.profile.rounds import MODELLED, Request, early_bytes_share, expose
 
 
 def delays(profile: Profile) -> list[list[int]]:
-    """[rounds][threads] how much later than the first each thread finished: its last Pready of a round of a partitioned
-    send (by partition, if one thread makes all), else its end of the parallel phase before a message."""
+    """@return [rounds][threads] each thread's delay after the first thread to finish. A thread finishes with its last Pready of a round of
+    a partitioned send. If one thread makes all calls, delays are by partition. Without such sends it finishes at
+    its end of the parallel phase before a message."""
     rows = []
     for send in profile.sends:
         for each in send.rounds:
@@ -47,7 +49,7 @@ def delays(profile: Profile) -> list[list[int]]:
 
 
 def write_delays(profile: Profile, path: pathlib.Path) -> int:
-    """In the format of bench/measure/recording.hpp. Raises ProfileError if there are none. Returns the rounds."""
+    """Write delays in the format of bench/measure/recording.hpp. @return the number of rounds. Raises ProfileError without delays."""
     rows = delays(profile)
     if not rows:
         raise ProfileError("no round with threads in it: nothing to take delays from")
@@ -55,7 +57,7 @@ def write_delays(profile: Profile, path: pathlib.Path) -> int:
     return len(rows)
 
 
-# --- for people -------------------------------------------------------------------------------------------------------
+# --- summary ----------------------------------------------------------------------------------------------------------
 
 
 def _micro(values: Iterable[float]) -> str:
@@ -87,7 +89,7 @@ def _message_lines(profile: Profile) -> Iterator[str]:
 
 
 def summary(profile: Profile) -> str:
-    """Lines for people; times are medians over rounds, in microseconds."""
+    """@return lines to print; times are medians over rounds, in microseconds"""
     first = profile.files[0]
     lines = [f"{first.program}: {len(profile.files)} of {first.size} ranks, {' '.join(first.mpi.split())}, Larklane {first.larklane}"
              f"{NATIVE if first.is_native else ''}"]

@@ -25,7 +25,7 @@ class Interval(NamedTuple):
 
 
 def nested(intervals: list[Interval]) -> Iterator[tuple[int, bool, Interval]]:
-    """(time, entered, interval) in order of time, inner ones left before outer ones: an inner one that ends later is cut there."""
+    """Yield (time, entered, interval) in order of time. Inner intervals leave before outer ones: the end of the outer interval cuts a longer inner one."""
     open_now: list[tuple[int, Interval]] = []
     for interval in sorted(intervals, key=lambda each: (each.begin_ns, -each.end_ns)):
         while open_now and open_now[-1][0] <= interval.begin_ns:
@@ -53,7 +53,7 @@ def _arrivals(receive: Request) -> list[Interval]:
 
 
 class Archive:
-    """What is defined so far in one archive."""
+    """The definitions so far in one archive."""
 
     def __init__(self, trace: Any) -> None:
         self._trace = trace
@@ -77,19 +77,20 @@ class Archive:
 
 
 def write(profile: Profile, folder: pathlib.Path) -> None:
-    """Raises ProfileError without the module, or if the folder is there. Of one that fails nothing stays. Times are those of rank 0's host, in nanoseconds."""
+    """Raises ProfileError without the module, or if the folder exists. A failed export leaves nothing behind.
+    Times are those of rank 0's host, in nanoseconds."""
     try:
-        import otf2  # noqa: PLC0415  most people have no use for it
+        import otf2  # noqa: PLC0415  most users do not need it
     except ImportError as error:
         raise ProfileError(f"--otf2 needs the Python module otf2 (pip install otf2): {error}") from error
     if folder.exists():
         raise ProfileError(f"{folder}: is there already; --otf2 makes a new folder")
     part = folder.with_name(folder.name + output_file.PART)
-    shutil.rmtree(part, ignore_errors=True)  # of an export that was killed
+    shutil.rmtree(part, ignore_errors=True)  # left by a killed export
     try:
         _write(profile, otf2.writer.open(str(part), timer_resolution=1_000_000_000))
         part.rename(folder)
-    except BaseException:  # of ^C, too
+    except BaseException:  # including ^C
         shutil.rmtree(part, ignore_errors=True)
         raise
 

@@ -14,7 +14,7 @@ from larklane.profile.profile_file import Kind, Record
 from larklane.profile.rounds import Request, spread
 
 Event = dict[str, Any]
-ARRIVALS = 100000  # a row of their own for each request, below the threads
+ARRIVALS = 100000  # first row of arrivals: one row for each request, below the threads
 
 NAMES = {
     Kind.START: "Start", Kind.READY: "Pready", Kind.WAIT: "Wait", Kind.SEND: "send", Kind.RECEIVE: "receive",
@@ -23,7 +23,7 @@ NAMES = {
 
 
 def title(record: Record) -> str:
-    """ "Pready 3 to 5". Of kinds in NAMES."""
+    """ "Pready 3 to 5". The record's kind is in NAMES."""
     name = NAMES[Kind(record.kind)]
     if record.kind != Kind.READY:
         return name

@@ -1,4 +1,4 @@
-"""Programs without partitions, as a profile shows them: when threads finish, when messages go."""
+"""Programs without partitions, from a profile: the times at which threads finish and messages are sent."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _regions_of(rank: int, records: Iterable[Record]) -> Iterator[Phase]:
 
 
 def _barriers_of(rank: int, records: Iterable[Record]) -> Iterator[Phase]:
-    """All who meet at a barrier are there before the first one leaves."""
+    """All threads at a barrier come before the first one leaves."""
     meetings: dict[int, dict[int, Record]] = collections.defaultdict(dict)
     whole: list[dict[int, Record]] = []
     for record in records:
@@ -74,7 +74,7 @@ def _barriers_of(rank: int, records: Iterable[Record]) -> Iterator[Phase]:
 
 
 def _joins_of(rank: int, records: Iterable[Record]) -> Iterator[Phase]:
-    """Threads that are joined before others are created; by their order, as one may have left its number to the next."""
+    """A phase for the threads that are joined before others are created. Threads are keyed by order, since a later one may reuse a number."""
     created: list[Record] = []
     joined: set[int] = set()
     groups: list[list[Record]] = []
@@ -93,18 +93,18 @@ def _joins_of(rank: int, records: Iterable[Record]) -> Iterator[Phase]:
 
 
 def phases_of(rank: int, records: list[Record]) -> list[Phase]:
-    """Of at least two threads each, by their end. `records`: aligned, by begin."""
+    """@return phases of at least two threads, by their end. `records`: on one clock, in order of begin"""
     found = itertools.chain(_regions_of(rank, records), _barriers_of(rank, records), _joins_of(rank, records))
     return sorted((phase for phase in found if len(phase.finished_ns) > 1), key=lambda phase: phase.last_ns)
 
 
 def folded(context: int) -> int:
-    """A communicator's identity as sends and receives hold it."""
+    """A communicator's identity folded to 32 bits, as in records of sends and receives."""
     return (context ^ context >> 32) & 0xFFFFFFFF
 
 
 def messages_of(rank: int, records: Iterable[Record], requests: Iterable[Request], phases: list[Phase]) -> list[Message]:
-    """Send, Isend and their like, and Start of persistent sends, by begin."""
+    """@return messages of all send calls (Send, Isend, ...) and of Start of persistent sends, by begin"""
     persistent = {request.number: request for request in requests if request.is_send and not request.is_partitioned}
     ends = [phase.last_ns for phase in phases]
     messages = []

@@ -15,7 +15,7 @@ NATIVE = " (the MPI's own partitioned communication)"
 
 @dataclasses.dataclass
 class Profile:
-    """All ranks on one clock. `records`: by rank; `problems`: sentences for people."""
+    """All ranks on one clock. `records`: by rank; `problems`: sentences for the user."""
 
     files: list[RankFile]
     clocks: dict[int, Clock]
@@ -27,7 +27,7 @@ class Profile:
 
     @property
     def clock_error_ns(self) -> int:
-        """Times of two hosts may be apart by so much."""
+        """The largest error between times of two hosts."""
         return max(clock.error_ns for clock in self.clocks.values())
 
     @property
@@ -36,7 +36,7 @@ class Profile:
 
 
 def _check(files: list[RankFile]) -> list[str]:
-    """What is missing. Raises ProfileError if the files don't belong together."""
+    """@return sentences on missing data. Raises ProfileError if the files belong to different runs."""
     first = files[0]
     for file in files[1:]:
         if file.host == first.host and file.job != first.job:
@@ -49,7 +49,7 @@ def _check(files: list[RankFile]) -> list[str]:
 
 
 def _read(paths: Iterable[pathlib.Path]) -> tuple[list[RankFile], list[str]]:
-    """Those that are profiles, and why the others are none. Raises ProfileError if all are others."""
+    """@return the readable profiles, and errors of the other files. Raises ProfileError without a readable profile."""
     files, problems = [], []
     for path in paths:
         try:
@@ -62,7 +62,7 @@ def _read(paths: Iterable[pathlib.Path]) -> tuple[list[RankFile], list[str]]:
 
 
 def load(folder: pathlib.Path | str) -> Profile:
-    """What can be read; the rest becomes a problem of the result. Raises ProfileError if that is nothing, or of different runs."""
+    """Load all readable files; others become problems of the result. Raises ProfileError without a readable file, or for different runs."""
     folder = pathlib.Path(folder)
     paths = sorted(folder.glob(f"rank-*{SUFFIX}"))
     if not paths:

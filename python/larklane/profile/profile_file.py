@@ -1,4 +1,4 @@
-"""One file of `larklane profile` (docs/user/profile.md), and what brings several onto one clock."""
+"""Reader of one file of `larklane profile` (docs/user/profile.md), and the alignment of several to one clock."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ RECORD = struct.Struct("<4Q2iIBBH")
 
 
 class ProfileError(Exception):
-    """Why nothing can be read, with the file's name."""
+    """The reason why a file can't be read, with its name."""
 
 
 class Kind(enum.IntEnum):
-    """What a record says."""
+    """The kind of a record."""
 
     REQUEST, PAIR, START, READY, ARRIVED, WAIT, FREED, SEND, RECEIVE, REGION, MEMBER, BARRIER, THREAD, JOIN, WRITE, BUFFER = range(1, 17)
 
 
-NOBODY = -1  # number of no thread
+NOBODY = -1  # thread number of an unknown thread
 IS_SEND, IS_PARTITIONED, IS_NATIVE = 1, 2, 4  # flags of Kind.REQUEST
 
 
@@ -66,7 +66,7 @@ class ClockSample(NamedTuple):
 
 @dataclasses.dataclass
 class RankFile:
-    """One file, as it is: times of its own host. `cores`: that the process may use; empty: not known. `problems` says what is missing."""
+    """One file, unaligned: times of its own host. `cores`: those that the process may use; empty if unknown. `problems`: sentences on missing data."""
 
     path: pathlib.Path
     rank: int
@@ -87,7 +87,7 @@ class RankFile:
 
 
 def read_file(path: pathlib.Path) -> RankFile:
-    """Raises ProfileError if it is no profile; what is cut off or damaged becomes a problem of the result."""
+    """Raises ProfileError if the file is no profile. Truncated or damaged parts become problems of the result."""
     try:
         data = read_bytes(path, PROFILE_BYTES_MAX)
     except OSError as error:
@@ -120,10 +120,10 @@ def read_file(path: pathlib.Path) -> RankFile:
 
 
 def _apart(records: list[Record]) -> list[Record]:
-    """With a number for each of the threads that lived at the same time: a thread that ends leaves its number to the next one that records something for
-    the first time, which may have begun before. The first thread to begin gets the lowest number that was a created one's.
+    """Give threads that lived at the same time different numbers. In the file, a thread that ends leaves its number to the next thread that records
+    for the first time. That thread may have begun before. The first thread to begin gets the lowest number of a created thread.
 
-    @param records  of each number in the order in which they were written
+    @param records  for each number in the order of their writing
     """
     lives: list[list[Record]] = []  # each ends with the record of a thread's end
     open_lives: dict[int, list[Record]] = {}
@@ -138,7 +138,7 @@ def _apart(records: list[Record]) -> list[Record]:
     free = sorted({life[-1].thread for life in lives} - open_lives.keys())
     further = itertools.count(max(writers.union(record.thread for record in records), default=0) + 1)
     busy: list[tuple[int, int]] = []  # (end, number)
-    renumbered: dict[int, list[Record]] = collections.defaultdict(list)  # ends of lives, with the new number, by the file's
+    renumbered: dict[int, list[Record]] = collections.defaultdict(list)  # ends of lives, with the new number, by the file's number
     for life in lives:
         end = life[-1]
         while busy and busy[0][0] <= end.begin_ns:
@@ -152,15 +152,15 @@ def _apart(records: list[Record]) -> list[Record]:
 
 
 class _Lives:
-    """Of the threads that had a number of the file. @param lives  ends of them, with the new number"""
+    """The threads that had one number of the file. @param lives  their ends, with the new numbers"""
 
     def __init__(self, lives: list[Record]) -> None:
         self._lives = sorted(lives, key=lambda life: life.end_ns)
-        self._earliest = list(itertools.accumulate((life.begin_ns for life in reversed(self._lives)), min))[::-1]  # of this and those after it
+        self._earliest = list(itertools.accumulate((life.begin_ns for life in reversed(self._lives)), min))[::-1]  # of this life and those after it
 
     def number(self, write: Record) -> int:
-        """New one of the writer. NOBODY if two threads were there of which one has left its number to the other: before that the other one records nothing,
-        but it may write. The file's for a thread that has not ended."""
+        """@return the writer's new number. `NOBODY` if two threads with this number were alive: the second one records nothing until the first one ends,
+        but it may write. A thread that has not ended keeps the file's number."""
         found: set[int] = set()
         at_ns = write.begin_ns
         for place in range(bisect.bisect_left(self._lives, at_ns, key=lambda life: life.end_ns), len(self._lives)):
@@ -172,7 +172,7 @@ class _Lives:
 
 
 def cores_of(text: str) -> frozenset[int]:
-    """ "0-3,8"; none if it is something else, or cut off. """
+    """ "0-3,8"; empty if the text has another form, or is cut off. """
     if not CORES.fullmatch(text):
         return frozenset()
     ranges = [part.split("-") for part in text.split(",") if part]
@@ -180,7 +180,7 @@ def cores_of(text: str) -> frozenset[int]:
 
 
 def _records(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) -> Iterator[Record]:
-    """Of each thread in the order in which they were written, up to one that is missing."""
+    """Yield the records of each thread in the order of their writing, up to the first missing one."""
     for thread, chunks in _chunks(data, offset, chunk_bytes, problems).items():
         last = max(chunks)
         for sequence in range(last + 1):
@@ -197,7 +197,7 @@ def _capacity(chunk_bytes: int) -> int:
 
 
 def _chunks(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) -> dict[int, dict[int, bytes]]:
-    """Records of the chunks before the first that is damaged, by thread and by how many full ones the thread had before."""
+    """@return the records of chunks before the first damaged one, by thread and by the number of full chunks before them"""
     found: dict[int, dict[int, bytes]] = collections.defaultdict(dict)
     for begin in range(offset, len(data), chunk_bytes):
         chunk = data[begin : begin + chunk_bytes]
@@ -206,7 +206,7 @@ def _chunks(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) -> 
             break
         magic, thread, count, sequence = CHUNK.unpack_from(chunk)
         if not any(chunk[:CHUNK_HEADER_BYTES]):
-            continue  # not yet begun, or not yet copied whole, when the process ended
+            continue  # when the process ended, this chunk was not begun, or not copied completely
         if magic != CHUNK_MAGIC or count > _capacity(chunk_bytes):
             problems.append(f"damaged at byte {begin}: what follows is left out")
             break
@@ -218,7 +218,7 @@ def _chunks(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) -> 
         if kind is not None:
             problems.append(f"damaged at byte {begin}: a record of kind {kind}; what follows is left out")
             break
-        if len(records) >= len(found[thread].get(sequence, b"")):  # twice, if the process ended when one was copied and not yet begun anew
+        if len(records) >= len(found[thread].get(sequence, b"")):  # a chunk occurs twice if the process ended after its copy, before its reuse
             found[thread][sequence] = records
     return found
 
@@ -228,7 +228,7 @@ def _chunks(data: bytes, offset: int, chunk_bytes: int, problems: list[str]) -> 
 
 @dataclasses.dataclass(frozen=True)
 class Clock:
-    """From a host's times to those of rank 0's host: a line through the samples of both ends of the run."""
+    """Converts a host's times to those of rank 0's host: a line through the samples of both ends of the run."""
 
     first: ClockSample
     last: ClockSample
@@ -244,7 +244,7 @@ SAME = Clock(ClockSample(0, 0, 0), ClockSample(0, 0, 0), 0)
 
 
 def clocks_of(files: list[RankFile]) -> dict[int, Clock]:
-    """By clock_id: those that were compared with rank 0's, or else that of the first file."""
+    """@return by clock_id the clocks that were compared with rank 0's; without any, the clock of the first file"""
     clocks = {file.clock_id: SAME for file in files if file.rank == 0}
     for file in files:
         first, last = file.samples

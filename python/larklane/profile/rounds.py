@@ -1,4 +1,4 @@
-"""Persistent requests of a profile: their rounds, which send belongs to which receive, and the rounds as traces with metrics."""
+"""Persistent requests of a profile: their rounds, the matching of sends and receives, and the rounds as traces with metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from larklane.profile.profile_file import IS_NATIVE, IS_PARTITIONED, IS_SEND, Kind, Record
 
-LABELS = ("observed", "observed", "bounded")  # by who saw it: the program's Parrived, Larklane in Wait, Larklane as Wait began
+LABELS = ("observed", "observed", "bounded")  # by observer: the program's Parrived, Larklane in Wait, Larklane at the begin of Wait
 MODELLED = "modelled"
 
 
@@ -26,7 +26,7 @@ class Mark(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """Partitions that came after not_before_ns and were there at seen_ns."""
+    """Partitions that arrived after not_before_ns and no later than seen_ns."""
 
     first: int
     count: int  # type: ignore[assignment]  # hides tuple.count
@@ -75,7 +75,7 @@ class Request:
 
 
 def requests_of(rank: int, records: Iterable[Record]) -> list[Request]:
-    """In the order in which they were made. `records`: of one rank, aligned, by begin."""
+    """@return requests in the order of their creation. `records`: of one rank, on one clock, in order of begin"""
     requests: dict[int, Request] = {}
     later: list[Record] = []
     for record in records:
@@ -108,7 +108,7 @@ def _add_to_round(current: Round, record: Record) -> None:
 
 
 def match(requests: Iterable[Request]) -> None:
-    """Sends find their receives: same communicator, ranks and tag, in the order in which they were made (rule I2)."""
+    """Match sends and receives: same communicator, ranks and tag, in the order of their creation (rule I2)."""
     queues: dict[tuple[object, ...], collections.deque[Request]] = collections.defaultdict(collections.deque)
     requests = list(requests)
     for request in requests:
@@ -125,7 +125,7 @@ def match(requests: Iterable[Request]) -> None:
 
 
 class Transfer(NamedTuple):
-    """A part of a message, from when its thread has it ready to when the receiver knows that it is there."""
+    """A part of a message, from the time when its thread marks it ready to the time when the receiver sees it."""
 
     begin_ns: int
     end_ns: int
@@ -134,7 +134,7 @@ class Transfer(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class RoundTrace:
-    """What happened in one round. `labels`: how each transfer's end is known."""
+    """The events of one round. `labels`: the source of each transfer's end time."""
 
     transfers: tuple[Transfer, ...]
     arrivals_ns: tuple[int, ...]
@@ -143,7 +143,7 @@ class RoundTrace:
 
 
 def spread(count: int, runs: Iterable[tuple[int, int, object]]) -> list[object]:
-    """[count] what each partition has; None where no run covers it. runs: (first, count, what), the first one counts."""
+    """@return [count] the value of each partition; None where no run covers it. `runs`: (first, count, value); of several runs the first one counts"""
     spread: list[object] = [None] * count
     for first, length, what in runs:
         for index in range(max(first, 0), min(first + length, count)):
@@ -153,7 +153,7 @@ def spread(count: int, runs: Iterable[tuple[int, int, object]]) -> list[object]:
 
 
 def trace_of(send: Request, sent: Round, received: Round | None) -> RoundTrace | None:
-    """None if the round was not recorded to its end. Without the receiver's side arrivals are modelled: at the end of Pready."""
+    """@return None if the round was not recorded completely. Without the receiver's records, arrivals are modelled at the end of Pready."""
     marks = [mark for mark in spread(send.partitions, ((m.first, m.count, m) for m in sent.ready)) if isinstance(mark, Mark)]
     if len(marks) < send.partitions:
         return None
@@ -181,18 +181,18 @@ def _overlapping(index: int, count: int, seen: list[Arrival]) -> list[Arrival]:
 
 
 def traces_of(send: Request) -> list[RoundTrace]:
-    """Of all rounds that were recorded on both sides, or on the sender's alone if there is no receiver's file."""
+    """Traces of all rounds recorded on both sides, or on the sender's side alone without a receiver's file."""
     others: Iterable[Round | None] = send.other.rounds if send.other else itertools.repeat(None)
     traces = (trace_of(send, sent, received) for sent, received in zip(send.rounds, others))
     return [trace for trace in traces if trace is not None]
 
 
 def exposed_ns(trace: RoundTrace) -> int:
-    """From the last thread's end to the last arrival (bench/measure/metrics.hpp); negative if all was there before."""
+    """From the last thread's end to the last arrival (bench/measure/metrics.hpp); negative if all parts arrived before."""
     return max(transfer.end_ns for transfer in trace.transfers) - trace.joined_ns
 
 
 def early_bytes_share(trace: RoundTrace) -> float:
-    """Bytes that arrived before the join over all bytes, 0 to 1; 0 of no bytes."""
+    """Bytes that arrived before the join over all bytes, 0 to 1; 0 without bytes."""
     total = sum(transfer.bytes for transfer in trace.transfers)
     return sum(transfer.bytes for transfer in trace.transfers if transfer.end_ns <= trace.joined_ns) / total if total else 0.0

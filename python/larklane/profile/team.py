@@ -1,5 +1,5 @@
-"""What number a thread has among those that it works with, the same in every run of a program. Numbers of a file's threads are in the order
-in which they recorded something first, which no two runs have in common."""
+"""Numbers of threads within their team, equal in every run of a program. A file numbers its threads in the order
+of their first records, which differs from run to run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNKNOWN = -1
 
 
 class _Part(NamedTuple):
-    """When a thread had a number: a part of a region, or as long as it was there."""
+    """The time in which a thread had a number: its part of a region, or its lifetime."""
 
     end_ns: int
     begin_ns: int
@@ -23,15 +23,15 @@ class _Part(NamedTuple):
 
 
 class _Numbers(NamedTuple):
-    """Of one thread: from each time on; None: it had none then."""
+    """The numbers of one thread from each time on; None: no number."""
 
     since_ns: Sequence[int]
     numbers: Sequence[int | None]
 
 
 class Team:
-    """Of one rank: OpenMP's numbers in regions; threads that are created: from 1 the first that no thread has which is not joined yet. Who begins
-    regions, or joins threads, is 0 besides. @param records  by begin"""
+    """The team of one rank. In regions, threads have OpenMP's numbers. A created thread gets the lowest number from 1 that no unjoined thread has. A thread
+    that begins regions, or joins threads, is 0 otherwise. @param records  in order of begin"""
 
     def __init__(self, records: Iterable[Record]) -> None:
         records = list(records)
@@ -45,7 +45,7 @@ class Team:
         self._numbers = {thread: _over_time(of_thread) for thread, of_thread in parts.items()}
 
     def number(self, thread: int, at_ns: int) -> int:
-        """Of who did something then, as this thread of the file; in regions within regions, in the innermost."""
+        """@return the number at that time of this thread of the file; in nested regions, its number in the innermost"""
         since_ns, numbers = self._numbers.get(thread, ((), ()))
         place = bisect.bisect_right(since_ns, at_ns)
         number = numbers[place - 1] if place else None
@@ -53,8 +53,8 @@ class Team:
 
 
 def _created(records: Sequence[Record]) -> Iterator[tuple[Record, int]]:
-    """Threads in the order of their creation, each with its number, which is another one's again when the thread is joined: if nobody does that, when
-    it ends. A pthread_t that is another thread's has been joined, or never is."""
+    """Yield threads in the order of their creation, each with its number. A number is free again when its thread is joined, or, without a join, when
+    it ends. If a later thread has the same pthread_t, the earlier thread was joined before, or never is."""
     threads = [record for record in records if record.kind == Kind.THREAD]
     joins: dict[int, list[int]] = collections.defaultdict(list)  # by pthread_t
     for record in records:
@@ -80,7 +80,7 @@ def _created(records: Sequence[Record]) -> Iterator[tuple[Record, int]]:
 
 
 def _over_time(parts: list[_Part]) -> _Numbers:
-    """The number in the part that ends first of those that there are."""
+    """@return at each time the number of the part that ends first among the current parts"""
     begins = sorted(parts, key=lambda part: -part.begin_ns)
     since_ns = sorted({part.begin_ns for part in parts} | {part.end_ns + 1 for part in parts})
     there: list[_Part] = []

@@ -1,4 +1,4 @@
-"""Messages that are not partitioned: which send belongs to which receive, what a rank waits for, and what repeats as steps."""
+"""Messages that are not partitioned: matching of sends and receives, waiting times of ranks, and repeating steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETTLED = 4  # steps may differ in the first quarter of a run
 
 @dataclasses.dataclass(frozen=True)
 class Receive:
-    """A receive that is not partitioned. `wait`: the call that completed it; None: none did, or it was cut off."""
+    """A receive that is not partitioned. `wait`: the call that completed it; None: no call did, or the profile is cut off."""
 
     rank: int
     peer: int
@@ -25,12 +25,12 @@ class Receive:
     context: int
     posted_ns: int
     wait: Span | None
-    thread: int  # that completed it
+    thread: int  # the thread that completed it
     by_test: bool
 
     @property
     def is_named(self) -> bool:
-        """It says whose message with which tag it takes."""
+        """It names the source and the tag of its message."""
         return self.peer >= 0 and self.tag >= 0
 
 
@@ -44,14 +44,14 @@ class Delivery:
 
 @dataclasses.dataclass(frozen=True)
 class Matched:
-    """`left_out`: receives from any source or of any tag, and messages that one of them may have taken."""
+    """`left_out`: number of receives from any source or of any tag, and of messages that these may have taken."""
 
     deliveries: tuple[Delivery, ...]
     left_out: int
 
 
 def receives_of(rank: int, records: Iterable[Record], requests: Iterable[Request]) -> list[Receive]:
-    """In the order in which they were posted. `records`: of one rank, aligned, by begin."""
+    """@return receives in the order of their posting. `records`: of one rank, on one clock, in order of begin"""
     persistent = {request.number: request for request in requests if not request.is_send and not request.is_partitioned}
     found: list[Receive] = []
     by_handle: dict[int, int] = {}
@@ -70,8 +70,8 @@ def receives_of(rank: int, records: Iterable[Record], requests: Iterable[Request
 
 
 def matched(messages: Iterable[Message], receives: Iterable[Receive]) -> Matched:
-    """Same communicator, ranks and tag, in the order of the calls. Where a receive from any source, or of any tag, may have taken one
-    of the messages, none of them is said to belong to a receive."""
+    """Match messages and receives: same communicator, ranks and tag, in the order of the calls. If a receive from any source, or of
+    any tag, may have taken one of the messages, all messages of that route stay unmatched."""
     queues: dict[tuple[int, int, int, int], list[Receive]] = collections.defaultdict(list)
     sent: dict[tuple[int, int, int, int], list[Message]] = collections.defaultdict(list)
     greedy: set[tuple[int, int]] = set()
@@ -107,7 +107,7 @@ def waited_ns(receives: Iterable[Receive]) -> dict[int, int]:
 
 
 def bursts_of(messages: Iterable[Message]) -> Iterator[tuple[Message, ...]]:
-    """Sends of one rank between the same two joins of its threads; without threads each for itself. `messages`: by begin."""
+    """Yield sends of one rank between the same two joins of its threads; without threads, each send alone. `messages`: by begin."""
     current: list[Message] = []
     for message in messages:
         if current and (message.phase is None or message.phase is not current[-1].phase):
@@ -119,7 +119,7 @@ def bursts_of(messages: Iterable[Message]) -> Iterator[tuple[Message, ...]]:
 
 
 def period(signs: Sequence[object]) -> int:
-    """After how many the same come again, in all but the first quarter; 0: they don't repeat."""
+    """@return the period of `signs` in all but the first quarter; 0 if they do not repeat"""
     settled = len(signs) // SETTLED
     for length in range(1, (len(signs) - settled) // 2 + 1):
         if all(signs[at] == signs[at - length] for at in range(settled + length, len(signs))):
@@ -128,8 +128,8 @@ def period(signs: Sequence[object]) -> int:
 
 
 def steps_of(messages: Iterable[Message]) -> list[tuple[Message, ...]]:
-    """The sends of one rank, step by step: a step is over when the same sends (to whom, of how many bytes) begin again. The last
-    one may be cut off. `messages`: by begin."""
+    """The sends of one rank, step by step: a step ends when the same sends (destination, bytes) begin again. The last
+    step may be cut off. `messages`: by begin."""
     bursts = list(bursts_of(messages))
     length = period([sorted((message.peer, message.bytes) for message in burst) for burst in bursts])
     if not length:

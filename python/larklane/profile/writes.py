@@ -1,4 +1,4 @@
-"""Who wrote what a rank sent: the first write to each page of a send buffer since it was sent before (`larklane profile --trace-writes`)."""
+"""Writers of sent data: the first write to each page of a send buffer since its previous send (`larklane profile --trace-writes`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from larklane.profile.traffic import SETTLED, steps_of
 
 
 class PageWrite(NamedTuple):
-    """The first write to one page. `offset`: of the page in the buffer."""
+    """The first write to one page. `offset`: the page's offset in the buffer."""
 
     offset: int
     bytes: int
@@ -25,7 +25,7 @@ class PageWrite(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A message, a Start of a persistent send, or a run of partitions that were marked. `request`: 0 for a message."""
+    """A message, a Start of a persistent send, or a run of marked partitions. `request`: 0 for a message."""
 
     begin_ns: int
     request: int
@@ -35,7 +35,7 @@ class Sent(NamedTuple):
 
 
 def sends_of(records: Iterable[Record]) -> Iterator[Sent]:
-    """In their order. `records`: of one rank, by begin. Pages that a buffer shares with something else are not watched."""
+    """Yield sends in order. `records`: of one rank, in order of begin. Pages that a buffer shares with other data are not watched."""
     written: dict[int, Record] = {}
     buffers: dict[int, Record] = {}
     partition_bytes: dict[int, int] = {}
@@ -57,20 +57,20 @@ def sends_of(records: Iterable[Record]) -> Iterator[Sent]:
 
 
 def _sent(record: Record, address: int, size: int, written: dict[int, Record]) -> Sent:
-    """What was written of it is taken out."""
+    """@return the send; its pages are removed from `written`"""
     pages = sorted(page for page in written if address <= page < address + size)
     writes = (written.pop(page) for page in pages)
     return Sent(record.begin_ns, record.request, address, size,
                 tuple(PageWrite(write.value - address, write.a, write.b, write.begin_ns) for write in writes))
 
 
-# --- who wrote which bytes of a message, as another run of the program is told ------------------------------------------
+# --- writers of the bytes of a message, for the prediction of another run ----------------------------------------------
 
-AFTER = -2  # in the place of a number: its sender wrote it, after the join
+AFTER = -2  # in place of a number: the sender wrote the bytes, after the join
 
 
 class Page(NamedTuple):
-    """Bytes of a message, and the numbers of the threads (team.py, UNKNOWN among them) that wrote there first, in some message of its kind."""
+    """Bytes of a message, and the team numbers (team.py, or UNKNOWN) of the threads that wrote there first, in any message of its kind."""
 
     begin: int
     end: int
@@ -78,14 +78,14 @@ class Page(NamedTuple):
 
 
 class Writers(NamedTuple):
-    """Of a kind of message."""
+    """The writers of a kind of message."""
 
     bytes: int
     pages: tuple[Page, ...]
 
     def of_part(self, part: int, parts: int) -> frozenset[int]:
-        """Numbers of threads; of a page at the edge it can't be said on which side they wrote, so it counts only if no page lies within.
-        Empty: not known, of one of its pages or of all."""
+        """@return numbers of the threads that wrote a part; empty if unknown for any of its pages. A page across the part's edge does not show
+        on which side a thread wrote, so it counts only if no page lies within."""
         begin, end = self.bytes * part / parts, self.bytes * (part + 1) / parts
         within = [page for page in self.pages if begin <= page.begin and page.end <= end]
         numbers: frozenset[int] = frozenset().union(*(page.numbers for page in within or self.pages if page.begin < end and begin < page.end))
@@ -93,7 +93,7 @@ class Writers(NamedTuple):
 
 
 class MessageKind(NamedTuple):
-    """`turn`: how many others of the kind its rank has sent before it in the same step."""
+    """`turn`: number of messages of the kind that its rank has sent before in the same step."""
 
     rank: int
     peer: int
@@ -103,7 +103,7 @@ class MessageKind(NamedTuple):
 
 
 def kinds_of(messages: Iterable[Message]) -> dict[tuple[int, int], MessageKind]:
-    """By rank and begin. `messages`: by begin."""
+    """@return kinds by (rank, begin). `messages`: by begin"""
     by_rank: dict[int, list[Message]] = collections.defaultdict(list)
     for message in messages:
         by_rank[message.rank].append(message)
@@ -119,12 +119,12 @@ def kinds_of(messages: Iterable[Message]) -> dict[tuple[int, int], MessageKind]:
 
 
 def is_traced(profile: Profile) -> bool:
-    """It was made with --trace-writes."""
+    """Whether the profile was made with --trace-writes."""
     return any(record.kind in (Kind.WRITE, Kind.BUFFER) for records in profile.records.values() for record in records)
 
 
 def _outline(profile: Profile) -> tuple[str, int, dict[int, int]]:
-    """Program, ranks, and by rank how many threads meet before its messages."""
+    """@return program, number of ranks, and by rank the number of threads that meet before its messages"""
     threads: dict[int, int] = dict.fromkeys(profile.records, 1)
     for message in profile.messages:
         threads[message.rank] = max(threads[message.rank], len(message.phase.finished_ns) if message.phase else 1)
@@ -133,7 +133,7 @@ def _outline(profile: Profile) -> tuple[str, int, dict[int, int]]:
 
 
 def check_same(profile: Profile, traced: Profile) -> None:
-    """@raises ProfileError  `traced` doesn't tell who writes what `profile` sends: no --trace-writes, or another program, ranks or threads"""
+    """@raises ProfileError  `traced` does not show the writers of the data that `profile` sends: no --trace-writes, or another program, ranks or threads"""
     ours, theirs = (each.files[0].path.parent for each in (profile, traced))
     if not is_traced(traced):
         raise ProfileError(f"{theirs} does not say who wrote what: it was made without --trace-writes, or nothing that can be watched was sent")
@@ -146,7 +146,8 @@ KnownWriters = Mapping[MessageKind, Writers]
 
 
 def writers_of(profile: Profile) -> dict[MessageKind, Writers]:
-    """Of a run with --trace-writes. The first quarter of a kind's messages does not count: in it the program sets its buffers up."""
+    """@return writers from a run with --trace-writes. The first quarter of a kind's messages does not count:
+    the program initialises its buffers there."""
     kinds = kinds_of(profile.messages)
     joined = {(message.rank, message.begin_ns): message.phase.last_ns for message in profile.messages if message.phase}
     found: dict[MessageKind, list[dict[tuple[int, int], int]]] = collections.defaultdict(list)

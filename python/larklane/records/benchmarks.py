@@ -1,11 +1,11 @@
-"""The table of benchmarks: bench/benchmarks.def of the sources, which is installed beside this file."""
+"""The table of benchmarks: bench/benchmarks.def of the sources, installed beside this file."""
 
 import ast
 import importlib.resources
 import re
 from dataclasses import dataclass, fields
 
-TABLE = importlib.resources.files(__package__) / "benchmarks.def"  # also in a zip archive
+TABLE = importlib.resources.files(__package__) / "benchmarks.def"  # works in a zip archive, too
 TEXT = r'"(?:\\.|[^"\\])*"'
 ROW = re.compile(rf"^LARKLANE_BENCHMARK\(\w+,((?:{TEXT}|[^\"()])*)\)$", re.M)
 FIELD = re.compile(rf"\.(\w+) = ({TEXT}|[\w:.+-]+)")
@@ -13,7 +13,7 @@ FIELD = re.compile(rf"\.(\w+) = ({TEXT}|[\w:.+-]+)")
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A row; bench/measure/catalogue.hpp says what its fields are."""
+    """A row; bench/measure/catalogue.hpp documents its fields."""
 
     name: str
     kind: str
@@ -42,7 +42,7 @@ class Benchmark:
 
     @property
     def is_of_lanes(self) -> bool:
-        """Between threads that share lanes, or have one each."""
+        """Whether it runs between threads that share lanes, or have one each."""
         return self.kind in ("messages", "lanes", "application")
 
 
@@ -56,7 +56,7 @@ def _value(text: str) -> str | float | bool:
 
 
 def parse(table: str) -> tuple[Benchmark, ...]:
-    """The rows of the text of benchmarks.def. @raises ValueError  one has another form"""
+    """@return the rows of the text of benchmarks.def. @raises ValueError  a row has another form"""
     known = {field.name for field in fields(Benchmark)}
     found = [{name: _value(value) for name, value in FIELD.findall(row) if name in known} for row in ROW.findall(table)]
     if len(found) != len(re.findall(r"^LARKLANE_BENCHMARK\(", table, re.M)):
@@ -68,10 +68,10 @@ BENCHMARKS = {row.name: row for row in parse(TABLE.read_text(encoding="utf-8"))}
 
 
 def names(*kinds: str) -> tuple[str, ...]:
-    """Of these kinds, in the order of the table."""
+    """@return the benchmarks of these kinds, in the order of the table"""
     return tuple(row.name for row in BENCHMARKS.values() if row.kind in kinds)
 
 
 def of(name: str) -> Benchmark:
-    """A record may be of a benchmark that is no longer, or not yet, in the table."""
+    """@return the row of a benchmark; an empty row if another version wrote the record, and the table lacks it"""
     return BENCHMARKS.get(name) or Benchmark(name, "", "", "", name, "", "")

@@ -1,4 +1,4 @@
-"""The measurements of all runs in one flat list, what tells them apart, and the metric that each benchmark is about."""
+"""The measurements of all runs in one flat list, the parameters that distinguish them, and the main metric of each benchmark."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -10,17 +10,17 @@ from larklane.records.benchmarks import BENCHMARKS, Benchmark, names
 from larklane.records.schema import Collection, Context, Options, Point, Run, Series
 
 PARTITIONED = "partitioned"
-CALLS = "call-cost"  # a benchmark whose ways are calls
-MESSAGES = names("messages", "lanes", "application")  # of threads; of every way there is an MPI's and Larklane's own
+CALLS = "call-cost"  # its ways are calls
+MESSAGES = names("messages", "lanes", "application")  # between threads; each way exists for an MPI and for Larklane
 APPLICATIONS = names("application")
-NO_MPI = "none"  # in the place of its name
-NO_OPTION = re.compile(r"LARKLANE_(BENCH_\w+|BOARD|JOB|MEET|RANK|SEED|SIZE|FAMILY|MPI|SPAWNED)")  # what launching sets
-ELSEWHERE = frozenset(("version", "machine"))  # what differs between two measurements of the same thing
-PLACEMENT = frozenset(("bindings", "openmp"))  # named only where they differ; a report's table of machines has them
+NO_MPI = "none"  # in place of the MPI's name
+NO_OPTION = re.compile(r"LARKLANE_(BENCH_\w+|BOARD|JOB|MEET|RANK|SEED|SIZE|FAMILY|MPI|SPAWNED)")  # variables that launching sets
+ELSEWHERE = frozenset(("version", "machine"))  # may differ between two measurements of one configuration
+PLACEMENT = frozenset(("bindings", "openmp"))  # named only where they differ; a report's table of machines shows them
 
 
 class Parameter(NamedTuple):
-    """What two measurements may differ in. Values of one name can be sorted."""
+    """A property in which two measurements may differ. Values of one name can be sorted."""
 
     name: str
     value: Any
@@ -28,7 +28,7 @@ class Parameter(NamedTuple):
 
 
 def set_options(context: Context) -> dict[str, str]:
-    """What somebody set in the environment, sorted; not what launching sets."""
+    """@return the user's variables, sorted, without those that launching sets"""
     return {name: value for name, value in sorted(context.environment.items()) if not NO_OPTION.fullmatch(name)}
 
 
@@ -50,12 +50,12 @@ def _noise(options: Options) -> Parameter:
 
 
 def _workers(options: Options, context: Context) -> int:
-    """Processes stand in the place of threads, or have them."""
+    """@return the number of workers: processes in way `everywhere`, else the threads of all processes"""
     return context.ranks * (1 if options.is_everywhere else options.threads)
 
 
 def _parameters_of_messages(options: Options, context: Context) -> tuple[Parameter, ...]:
-    """How many processes there are follows from the way; which MPI it is, or none, stands in the case's title."""
+    """Without the number of processes, which follows from the way, and without the MPI, which the case's title names."""
     cpu = context.machine.get("cpu", "unknown")
     of_kind = (Parameter("operation", options.operation, f"operation {options.operation}"), Parameter("window", options.window, f"window {options.window}"))
     if options.benchmark in APPLICATIONS:
@@ -117,7 +117,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """The variant in words, with the options that were set for Larklane."""
+        """The variant in words, with the options set for Larklane."""
         if self.benchmark in MESSAGES and self.variant == "native":
             return self.run.context.mpi
         options = set_options(self.run.context).items() if self.variant == "larklane" else ()
@@ -157,7 +157,7 @@ class Case:
 
 
 def measured(collection: Collection) -> list[Case]:
-    """All series whose figures count: a way that was refused, or whose data was wrong once, has none."""
+    """@return all valid series: a refused way, or one with wrong data in any round, has none"""
     return [
         Case(run, point, series, _parameters(run.options, run.context, point))
         for run in collection.runs
@@ -168,9 +168,9 @@ def measured(collection: Collection) -> list[Case]:
 
 
 def pooled(cases: Sequence[Case]) -> Case:
-    """Launches of the same thing as one, with the rounds of all.
+    """Pool launches of one configuration: one case with the rounds of all.
 
-    @param cases  of one way at one size, not empty
+    @param cases  cases of one way at one size, not empty
     """
     first, *others = cases
     if not others:
@@ -200,7 +200,7 @@ def labels(parameters: Iterable[Parameter], names: set[str] | None = None) -> st
 
 @dataclass(frozen=True)
 class Metric:
-    """What is read off a series, one value a round."""
+    """A metric of a series, one value a round."""
 
     name: str
     unit: str
@@ -209,7 +209,7 @@ class Metric:
     what: str
     values: Callable[[Case], list[float]]
     refers: bool = False  # its values are relative to the median total time of the baseline in the same run
-    baseline_is_constant: bool = False  # one send has the same value always, so its second series tells no noise
+    baseline_is_constant: bool = False  # constant for one send, so its second series shows no noise
 
     @property
     def is_share(self) -> bool:
@@ -230,7 +230,7 @@ def _scaled(name: str, factor: float) -> Callable[[Case], list[float]]:
 
 
 def _headline(row: Benchmark) -> Metric:
-    sample = row.sample if row.formula == "plain" else row.name  # the record has what the formula gives, too
+    sample = row.sample if row.formula == "plain" else row.name  # the record also holds the formula's result
     unit = (row.report_unit or row.unit).replace("us", "µs")
     return Metric(row.report_name or row.headline, unit, row.better, "share" if row.is_share else row.axis, row.meaning, _scaled(sample, row.scale),
                   refers=row.formula != "plain", baseline_is_constant=row.has_constant_baseline)
@@ -269,7 +269,7 @@ def sample_metric(name: str) -> Metric:
 
 
 def metrics(cases: Sequence[Case]) -> list[Metric]:
-    """What cases of one benchmark are about, the most important metric first.
+    """@return the metrics of a benchmark's cases, the most important first
 
     @param cases  not empty
     """
@@ -280,7 +280,7 @@ def metrics(cases: Sequence[Case]) -> list[Metric]:
 
 
 def by_benchmark(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    """In the order of the papers, then of appearance."""
+    """@return cases by benchmark, in the order of the papers, then of appearance"""
     found: dict[str, list[Case]] = {name: [] for name in HEADLINES}
     for case in cases:
         found.setdefault(case.benchmark, []).append(case)
@@ -288,7 +288,7 @@ def by_benchmark(cases: Sequence[Case]) -> dict[str, list[Case]]:
 
 
 def line_ways(cases: Sequence[Case]) -> list[Case]:
-    """Without what a figure need not show twice: ways other than partitions are the MPI's own under Larklane, too."""
+    """Drop cases that a figure would show twice: ways other than partitions are the MPI's own calls under Larklane, too."""
     native = {(case.way, case.point.bytes, case.key()) for case in cases if case.variant == "native"}
     return [case for case in cases if case.way == PARTITIONED or case.benchmark in MESSAGES or case.variant == "native"
             or (case.way, case.point.bytes, case.key()) not in native]

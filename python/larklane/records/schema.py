@@ -1,6 +1,6 @@
 """The records that `larklane bench` writes, as objects. Layout: docs/user/performance.md.
 
-A file holds one run (kind `bench`), or several with what failed beside them (kind `bench-set`). All times in nanoseconds.
+A file holds one run (kind `bench`), or several with their failures (kind `bench-set`). All times in nanoseconds.
 """
 
 import json
@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 from larklane.files.input_file import read_json
 
 SCHEMA = 1
-NUMBER_MAX = 1 << 62  # nanoseconds, bytes, counts, rates: what is measured is far below
+NUMBER_MAX = 1 << 62  # nanoseconds, bytes, counts, rates: measured values are far below
 EXPECTED = f"a record that `larklane bench` wrote (schema {SCHEMA})"
 T = TypeVar("T")
 
 
 class RecordError(ValueError):
-    """A file that is no record: its name, and what was expected."""
+    """A file is no record; the message has its name, and the expected form."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """One part of a message on its way, from the moment when it was ready."""
+    """One part of a message in transit, from the moment when it was ready."""
 
     begin_ns: float
     end_ns: float
@@ -32,7 +32,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Trace:
-    """What happened in one round, counted from the moment when the threads were let go."""
+    """The events of one round; times count from the moment when the threads were released."""
 
     transfers: tuple[Transfer, ...]
     arrivals_ns: tuple[float, ...]
@@ -44,10 +44,10 @@ class Series:
     """One way at one point."""
 
     way: str  # a second series of the baseline has a prime
-    wrong: int  # rounds whose payload or completion was wrong
+    wrong: int  # rounds with a wrong payload or completion
     early: bool  # the guard saw a part arrive while another was held back
-    refused: str  # why there are no figures; empty if there are
-    samples: dict[str, tuple[float, ...]]  # by metric, [rounds]; a sample that JSON can't hold (infinite) is left out
+    refused: str  # the reason for missing figures; else empty
+    samples: dict[str, tuple[float, ...]]  # {metric: [rounds]}; a sample that JSON can't hold (infinite) is left out
     traces: tuple[Trace, ...]  # of the first rounds
 
 
@@ -63,16 +63,16 @@ class Point:
 
     @property
     def baseline(self) -> Series | None:
-        """The first way that gave figures."""
+        """The first way with figures."""
         return next((series for series in self.series if series.samples), None)
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the benchmark was asked to do, as far as figures are told apart by it."""
+    """The benchmark's options that distinguish figures."""
 
     benchmark: str
-    iterations: int  # rounds of each point; 0: not told
+    iterations: int  # rounds of each point; 0: unknown
     threads: int
     compute_ns: float
     compute_split: str  # "thread", "partition"
@@ -81,15 +81,15 @@ class Options:
     cache: str
     scaling: str
     order: str
-    # Of messages between threads.
+    # For messages between threads:
     operation: str  # "send", "put", "am"; empty: another benchmark
     window: int
-    lanes: int  # that all threads of way `shared` have together
-    completion: str  # of Larklane's
+    lanes: int  # lanes that all threads of way `shared` share
+    completion: str  # Larklane's completion mechanism
     progress: str
-    layout: str  # of its lanes: "own", "packed"
-    more_follow: bool  # each message of a window but the last says so
-    blocks: int  # of applications; 0: there are none
+    layout: str  # of Larklane's lanes: "own", "packed"
+    more_follow: bool  # each message of a window but the last has the flag
+    blocks: int  # of applications; 0: other benchmarks
     ways: tuple[str, ...]
 
     @property
@@ -100,7 +100,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Context:
-    """Where it was measured."""
+    """The context of a measurement."""
 
     version: str
     build: str
@@ -110,14 +110,14 @@ class Context:
     hosts: int
     grid: tuple[int, ...]  # ranks along each axis of a pattern
     bindings: tuple[str, ...]  # by rank
-    oversubscribed: bool  # on some host more threads than cores that they may use
+    oversubscribed: bool  # a host has more threads than cores that they may use
     machine: dict[str, str]  # cpu, cores, sockets, kernel, governor, turbo
     environment: dict[str, str]
     timer_ns: float
     clock_error_ns: float
 
     def why_not_publishable(self) -> list[str]:
-        """Reasons why figures of this run hold for that hour of that machine only; none: publishable."""
+        """@return reasons why figures of this run hold for that hour of that machine only; empty: publishable"""
         reasons = []
         if self.build not in ("Release", "RelWithDebInfo"):
             reasons.append(f"build type {self.build or 'unknown'}")
@@ -128,7 +128,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Failure:
-    """A way that gave no figures and took its run with it."""
+    """A way that ended its run and has no figures."""
 
     benchmark: str
     variant: str
@@ -149,7 +149,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Turns:
-    """Of a set that the time budget has shortened."""
+    """The turns of a set that the time budget has shortened."""
 
     source: str  # name of its file
     run: int
@@ -158,7 +158,7 @@ class Turns:
 
 @dataclass(frozen=True)
 class Collection:
-    """Everything that a report is about."""
+    """The input of a report."""
 
     sources: tuple[str, ...]
     runs: tuple[Run, ...]
@@ -168,7 +168,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class Node:
-    """A JSON object that knows where it stands."""
+    """A JSON object with its place in the file, for error messages."""
 
     fields: dict[str, Any]
     where: str
@@ -207,7 +207,7 @@ class Node:
         return found
 
     def numbers(self, name: str, default: list[float] | None = None) -> tuple[float, ...]:
-        """Those that are finite: JSON has null for the others."""
+        """@return the finite numbers: JSON has null for the others"""
         values = [value for value in self.get(name, list, default) if value is not None]
         if not all(map(_is_number, values)):
             raise RecordError(f"{self.where}: expected numbers in `{name}`")
@@ -301,7 +301,7 @@ def _read(path: Path) -> Node:
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """A folder stands for its records.
+    """Expand folders to their records.
 
     @throws RecordError  a folder without any
     """

@@ -1,4 +1,4 @@
-"""larklane report: a text summary, figures and one page, from what `larklane bench` and `larklane profile` wrote."""
+"""larklane report: a text summary, figures and one page, from records of `larklane bench` and `larklane profile`."""
 
 import argparse
 import dataclasses
@@ -75,7 +75,7 @@ def _speedup(text: str) -> float:
 
 
 def _projections(arguments: argparse.Namespace, collection: Collection) -> list[Projection]:
-    """@throws RecordError  no report of mpiP, or no speed-up to be had"""
+    """@throws RecordError  no report of mpiP, or no speed-up available"""
     found = list(arguments.projection)
     if arguments.mpip is None:
         return found
@@ -94,7 +94,7 @@ def _projections(arguments: argparse.Namespace, collection: Collection) -> list[
 
 
 def _print_table(table: Table) -> None:
-    """Columns as wide as they need, the last one free."""
+    """Print a table: each column as wide as its longest cell, up to COLUMN_MAX; the last one unlimited."""
     rows = [table.heads, *table.rows] if any(table.heads) else list(table.rows)
     widths = [min(max(len(row[column]) for row in rows), COLUMN_MAX) for column in range(len(table.heads) - 1)]
     for row in rows:
@@ -121,7 +121,7 @@ def _print_profile(profile: ProfileDigest) -> None:
 
 
 def print_text(made: Digest, profiles: Sequence[ProfileDigest] = ()) -> None:
-    """The summary."""
+    """Print the summary."""
     for number, profile in enumerate(profiles):
         print("\n" if number else "", end="")
         _print_profile(profile)
@@ -146,7 +146,7 @@ def print_text(made: Digest, profiles: Sequence[ProfileDigest] = ()) -> None:
 
 
 def _chosen(figures: Sequence[Figure], only: Sequence[str] | None) -> tuple[Figure, ...]:
-    """@throws RecordError  a figure that these records don't give"""
+    """@throws RecordError  these records do not give a figure of `only`"""
     names = [figure.name for figure in figures]
     for name in only or ():
         if name not in names:
@@ -155,7 +155,7 @@ def _chosen(figures: Sequence[Figure], only: Sequence[str] | None) -> tuple[Figu
 
 
 def _draw(figures: Sequence[Figure]) -> tuple[dict[str, dict[str, bytes]], str]:
-    """@return drawings by figure name, and why there are none"""
+    """@return drawings by figure name, and the reason if there are none"""
     if not figures:
         return {}, "the records hold nothing that can be drawn"
     try:
@@ -167,9 +167,9 @@ def _draw(figures: Sequence[Figure]) -> tuple[dict[str, dict[str, bytes]], str]:
 
 
 def write(made: Digest, profiles: Sequence[ProfileDigest], folder: Path) -> str:
-    """Page, figures and CSV; each is whole, or as it was before.
+    """Write page, figures and CSV; each write is complete, or leaves the old file.
 
-    @return why there are no figures, or nothing
+    @return the reason if there are no figures, else an empty text
     @throws OSError
     """
     output_file.make_folder(folder)
@@ -183,9 +183,9 @@ def write(made: Digest, profiles: Sequence[ProfileDigest], folder: Path) -> str:
 
 
 def _profiles(paths: Sequence[Path], costs_file: Path | None, writes: Path | None) -> tuple[list[Path], list[ProfileDigest]]:
-    """The paths that are no profiles, and the profiles.
+    """@return the paths that are no profiles, and the profiles
 
-    @throws RecordError  a profile that can't be read, or is of another program; costs that are none
+    @throws RecordError  a profile is unreadable, or of another program; the costs file has no costs
     """
     folders = [path for path in dict.fromkeys(paths) if path.is_dir() and any(path.glob(f"*{SUFFIX}"))]
     for option in ("--costs" if costs_file else "", "--writes" if writes else ""):

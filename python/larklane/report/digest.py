@@ -1,4 +1,4 @@
-"""Everything that a report says, before it is text or a page."""
+"""The contents of a report, for text and page alike."""
 
 import math
 from collections import Counter
@@ -16,9 +16,9 @@ from larklane.numbers.stats import summary
 from larklane.records.cases import CALLS, ELSEWHERE, HEADLINES, MESSAGES, PARTITIONED, PLACEMENT, Case, Metric, Parameter, by_benchmark, labels, measured, metrics, pooled, set_options, varying
 from larklane.records.schema import Collection
 
-SETTINGS = {"mpi", "ranks", "split", "scaling", "order", *PLACEMENT}  # as a rule the same for all runs of a benchmark
+SETTINGS = {"mpi", "ranks", "split", "scaling", "order", *PLACEMENT}  # usually equal for all runs of a benchmark
 ONE_SEND = ("join", "persistent", "single")
-TYPICAL_BYTES = 1 << 20  # the headline is of the size next to it
+TYPICAL_BYTES = 1 << 20  # headlines use the nearest size
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Digest:
-    """What was measured and what follows from it."""
+    """The measurements and their results."""
 
     collection: Collection
-    cases: tuple[Case, ...]  # those whose figures count
+    cases: tuple[Case, ...]  # with valid figures
     figures: tuple[Figure, ...]
     between: tuple[Comparison, ...]  # Larklane and native, later and earlier
     within: tuple[Comparison, ...]  # partitions and one send
@@ -49,23 +49,23 @@ class Digest:
 
     @property
     def stamp(self) -> str:
-        """Why its figures are not to be quoted, or nothing."""
+        """The reason why figures must not be quoted, or an empty text."""
         reasons = dict.fromkeys(reason for run in self.collection.runs for reason in run.context.why_not_publishable())
         return f"Not publishable: {', '.join(reasons)}." if reasons else ""
 
     @cached_property
     def said(self) -> dict[str, set[str]]:
-        """By benchmark: the parameters to be named beside its figures. What is the same everywhere is said once."""
+        """By benchmark: the parameters to name beside its figures. Parameters that are equal everywhere are named once."""
         everywhere = varying(self.cases)
         return {benchmark: (everywhere - SETTINGS) | varying(group) for benchmark, group in by_benchmark(self.cases).items()}
 
     def place(self, case: Case, *without: str) -> str:
-        """Size and parameters; the call, where ways are calls."""
+        """Size and parameters, and the call if ways are calls."""
         call = case.way if case.benchmark == CALLS else ""
         return ", ".join(filter(None, (call, wording.size(case.point.bytes), labels(case.key(*ELSEWHERE, *without), self.said[case.benchmark]))))
 
     def shared(self) -> str:
-        """The parameters that all measurements have in common, in a sentence."""
+        """A sentence on the parameters that all measurements share."""
         first = self.cases[0].key(*ELSEWHERE, *PLACEMENT) if self.cases else ()
         common = labels(first, {parameter.name for parameter in first} - varying(self.cases))
         return f"Everywhere: {common}." if common else ""
@@ -85,7 +85,7 @@ def digest(collection: Collection, projections: Sequence[Projection] = ()) -> Di
 
 
 def machines(made: Digest) -> Table:
-    """A column for what is asked, and one with the answers of all runs."""
+    """A table of the machines: a property, and its values in all runs."""
     contexts = [run.context for run in made.collection.runs]
     crowded = dict.fromkeys(run.options.benchmark for run in made.collection.runs if run.context.oversubscribed)
     slowed = "" if set(crowded) <= set(MESSAGES) else ": computing, a wait for a clock, is not slowed by what shares its core"
@@ -112,7 +112,7 @@ def machines(made: Digest) -> Table:
 
 
 def shortened(collection: Collection) -> list[str]:
-    """What the time budget has left out, a sentence each for turns and rounds."""
+    """Sentences on turns and rounds that the time budget dropped."""
     found = [f"{turns.source}: {turns.run} of {turns.asked} turns: the time budget." for turns in collection.turns]
     points = [(run.options, point) for run in collection.runs for point in run.points if point.rounds]
     fewer = [(point.rounds, options) for options, point in points if point.rounds < options.iterations]
@@ -129,7 +129,7 @@ def _median_text(metric: Metric, cases: Sequence[Case]) -> str:
 
 
 def headlines(made: Digest) -> Table:
-    """One line for each benchmark and set of parameters, at the size next to a typical one."""
+    """One line for each benchmark and set of parameters, at the size nearest to TYPICAL_BYTES."""
     verdicts: dict[tuple[object, ...], Comparison] = {
         (c.candidate.benchmark, c.candidate.key(*ELSEWHERE), c.candidate.point.bytes): c for c in made.between
         if c.candidate.variant != c.baseline.variant}
@@ -154,19 +154,19 @@ def headlines(made: Digest) -> Table:
 
 
 def gained(made: Digest) -> list[str]:
-    """What to take away: outcomes with their figures, then what the calls cost for them."""
+    """The main results: outcomes with their figures, then the costs of the calls."""
     found = [*outcome_sentences(made.between, made.within), *cost_sentences(made.between)]
     return found or ["Nothing to compare: that takes partitions beside another way, or beside a second run with the same parameters "
                      "(`larklane bench all` measures both)."]
 
 
 def gains(made: Digest) -> Table:
-    """The same, a line for each kind of outcome."""
+    """The outcomes as a table, a line for each kind."""
     return Table(OUTCOME_HEADS, tuple(outcome_rows(made.between, made.within)))
 
 
 def counts(comparisons: Iterable[Comparison]) -> Table:
-    """A line for each benchmark and pair: how often which verdict."""
+    """Counts of verdicts, a line for each benchmark and pair."""
     found: dict[tuple[str, str], Counter[str]] = {}
     for comparison in comparisons:
         pair = f"{comparison.names[0]} against {comparison.names[1]}"
@@ -182,7 +182,7 @@ def comparison_table(made: Digest, comparisons: Iterable[Comparison]) -> Table:
 
 
 def advice_table(made: Digest) -> Table:
-    """Neighbouring sizes with the same answer in one line."""
+    """The advice, with neighbouring sizes of equal answer in one line."""
     names = set[str]().union(*(names for benchmark, names in made.said.items() if benchmark in HEADLINES))
     rows = []
     for group in by_sizes(made.advice):
@@ -195,7 +195,7 @@ def advice_table(made: Digest) -> Table:
 
 
 def troubles(collection: Collection) -> Table:
-    """Ways that gave no figures, and why."""
+    """Ways without figures, and the reasons."""
     rows = []
     for run in collection.runs:
         for point in run.points:
@@ -219,7 +219,7 @@ def troubles(collection: Collection) -> Table:
 
 
 def early(collection: Collection) -> Table:
-    """What the guard saw: does a part arrive while another is held back?"""
+    """Results of the guard: whether a part arrives while another is held back."""
     seen: dict[tuple[str, str, str], list[bool]] = {}
     for run in collection.runs:
         for point in run.points if run.options.benchmark != CALLS else ():
@@ -232,12 +232,12 @@ def early(collection: Collection) -> Table:
 
 
 def call_costs(made: Digest) -> Table:
-    """The benchmark that has no figure: medians of all launches, in brackets p10 to p90; and what a dearer call buys."""
+    """The costs of calls, which have no figure: medians of all launches, in brackets p10 to p90; and the outcome that a dearer call buys."""
     return _side_by_side(made, "call", [case for case in made.cases if case.benchmark == CALLS], {"partitions"}, {"threads"}, is_cost=True)
 
 
 def messages(made: Digest) -> Table:
-    """The same of messages: of the smallest and the largest size, and one between them."""
+    """The same table for messages: at the smallest and the largest size, and one between them."""
     sizes = sorted({case.point.bytes for case in made.cases if case.benchmark in MESSAGES})
     shown = {sizes[0], sizes[len(sizes) // 2], sizes[-1]} if sizes else set()
     return _side_by_side(made, "way", [case for case in made.cases if case.benchmark in MESSAGES and case.point.bytes in shown], {"threads"}, set())
@@ -246,8 +246,8 @@ def messages(made: Digest) -> Table:
 def _side_by_side(made: Digest, head: str, cases: Sequence[Case], named: set[str], unnamed: set[str], is_cost: bool = False) -> Table:
     """A column for each variant.
 
-    @param named, unnamed  parameters that are said in any case, or in none
-    @param is_cost  of calls: cheaper or dearer, and what the dearer ones buy
+    @param named, unnamed  parameters to name always, or never
+    @param is_cost  for calls: cheaper or dearer, and the outcomes that dearer calls buy
     """
     verdicts: dict[tuple[str, str, str], str] = {}
     buys: dict[tuple[str, str], str] = {}

@@ -1,4 +1,4 @@
-"""The report as one page: no script, nothing from a network, to be read on a screen or printed."""
+"""The report as one page for screen and print: no script, no network access."""
 
 import base64
 import re
@@ -33,7 +33,7 @@ summary { cursor: pointer; color: #005a8c } li { margin: .25em 0 }
 
 
 def _table(table: Table, folded: str = "") -> str:
-    """@param folded  what a long table is called while it is closed"""
+    """@param folded  title of a long table while it is closed"""
     if not table.rows:
         return ""
     heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
@@ -46,7 +46,7 @@ def _table(table: Table, folded: str = "") -> str:
 
 
 def _cell(text: str) -> str:
-    """A verdict in colour; numbers stay with their units."""
+    """A table cell: a verdict in colour, numbers joined to their units."""
     verdict = re.match(r"(better|worse|cheaper|dearer)\b", text, re.I)
     bound = re.sub(r"(?<=\d) (?=%|[KMG]iB|B\b|[mnµ]?s\b|MB/s)", "\u00a0", escape(text))
     if verdict:
@@ -110,7 +110,7 @@ def _profile(profile: ProfileDigest, drawings: Mapping[str, Mapping[str, bytes]]
 
 def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: str = "", profiles: Sequence[ProfileDigest] = ()) -> str:
     """@param drawings  by figure name: {"svg", "png"}
-    @param no_figures  why there are none
+    @param no_figures  reason if there are none
     """
     of_profiles = {figure.name for profile in profiles for figure in profile.figures}
     pictures = "".join(_figure(figure, drawings[figure.name]) for figure in made.figures if figure.name in drawings and figure.name not in of_profiles)

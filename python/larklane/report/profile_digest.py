@@ -1,4 +1,4 @@
-"""What a report says of a profile, before it is text or a page."""
+"""The contents of a report on a profile, for text and page alike."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNSURE = " The interval holds 0: it may as well save nothing. Try it."
 
 
 class Titled(NamedTuple):
-    """A table and what it is about."""
+    """A table and its title."""
 
     title: str
     table: Table
@@ -40,7 +40,7 @@ class Titled(NamedTuple):
 
 @dataclass(frozen=True)
 class ProfileDigest:
-    """One folder. `savings`: sentences on what sending early would save; `problems`: what is missing."""
+    """One folder. `savings`: sentences on savings by early sends; `problems`: sentences on missing data."""
 
     name: str
     subject: str
@@ -84,7 +84,7 @@ def _messages(groups: dict[tuple[int, ...], list[Message]]) -> Table:
 
 
 def _writers(profile: Profile) -> Table:
-    """Of a run with --trace-writes: which threads wrote the pages of what was sent."""
+    """A table of the threads that wrote the sent pages, from a run with --trace-writes."""
     groups: dict[tuple[int, int], list[list[int]]] = collections.defaultdict(list)
     for rank, records in profile.records.items():
         team = Team(records)
@@ -101,7 +101,7 @@ def _writers(profile: Profile) -> Table:
     return Table(("rank", "bytes", "sends", "threads", "written by several", "in the order of the threads"), tuple(rows))
 
 
-# --- what sending early would save ------------------------------------------------------------------------------------
+# --- savings of early sends -------------------------------------------------------------------------------------------
 
 
 def _range(saving: Saving) -> str:
@@ -109,7 +109,7 @@ def _range(saving: Saving) -> str:
 
 
 def _verdict(found: Forecast) -> list[str]:
-    """The answer first."""
+    """@return sentences on the saving, the answer first"""
     prediction = found.prediction
     if found.is_nothing:
         return [f"Sending early would save nothing: {found.why}. That threads meet is seen where OpenMP or pthreads make them wait: at barriers, joins, "
@@ -164,7 +164,7 @@ def _assumed(found: Forecast, writes: Path | None) -> list[str]:
 
 
 def _aggregations(profile: Profile, costs: Costs | None) -> tuple[list[str], Table]:
-    """What groups of partitions would save, by shape of the messages: the answer, and the figures."""
+    """Savings by groups of partitions, by shape of the messages: the answer as sentences, and a table."""
     shapes: dict[tuple[int, int], list[Request]] = collections.defaultdict(list)
     for send in profile.sends:
         shapes[send.partitions, send.partition_bytes].append(send)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""python3 -m larklane.simulation FILE...: figures of what `larklane simulate --json` printed, a panel for each file.
+"""python3 -m larklane.simulation FILE...: figures from the output of `larklane simulate --json`, a panel for each file.
 
-They show what figures 6, 8 and 9 of Temucin et al., CLUSTER'23, show of a machine; these are of none (docs/design/simulation.md).
+They correspond to figures 6, 8 and 9 of Temucin et al., CLUSTER'23, but describe no real machine (docs/design/simulation.md).
 """
 
 import argparse
@@ -22,7 +22,7 @@ SCHEMA = 1
 PARAMETERS = ("latency", "send_overhead", "recv_overhead", "gap", "byte")
 COUNT_MAX = 1 << 20
 FAILED, USAGE = 1, 2
-LAST = 99  # in the legend
+LAST = 99  # position in the legend
 
 Result = dict[str, float]
 Simulated = dict[str, Any]
@@ -45,7 +45,7 @@ def read(path: Path) -> Simulated:
 
 
 def _check(made: Node) -> None:
-    """@throws RecordError  what a figure needs is missing, or can't be, with its place"""
+    """@throws RecordError  a field that figures need is missing or impossible; the message has its place"""
     for kind, names in ((str, ("regime", "pattern")), (float, ("spread_us", *(f"{name}_ps" for name in PARAMETERS))), (bool, ("is_extrapolated",)),
                         (int, ("rounds", "partitions", "threads", "queues", "seed"))):
         for name in names:
@@ -78,7 +78,7 @@ def _check(made: Node) -> None:
 
 
 def title(made: Simulated) -> str:
-    """What is simulated, but for the network."""
+    """The simulated program, without the network."""
     spread = "" if made["pattern"] == "simultaneous" else f" {made['spread_us']:g} us"
     rounds = f", mean of {made['rounds']} rounds" if made["rounds"] > 1 else ""
     return f"{made['partitions']} partitions, {wording.count(made['threads'], 'thread')}, {made['pattern']}{spread}{rounds}"
@@ -90,8 +90,8 @@ def _one_sided(index: int, row: dict[str, Any]) -> Result:
 
 
 def _panel(made: Simulated, most: int, value: Callable[[Result, Result], float]) -> Panel:
-    """@param most  groups in any panel
-    @param value  of a result and the baseline's
+    """@param most   largest number of groups in any panel
+    @param value  computes the plotted value from a result and the baseline's result
     """
     counts, rows = made["counts"], made["rows"]
 
@@ -120,14 +120,14 @@ def _caption(files: Sequence[Simulated], shown: str) -> str:
 
 
 def used(files: Sequence[Simulated]) -> str:
-    """What the network was, and the seed."""
+    """The network's parameters, and the seed."""
     return " | ".join(dict.fromkeys(f"L {made['latency_ps'] / 1e3:g} ns, o_s {made['send_overhead_ps'] / 1e3:g} ns, o_r "
                          f"{made['recv_overhead_ps'] / 1e3:g} ns, g {made['gap_ps'] / 1e3:g} ns, G {made['byte_ps']} ps, "
                          f"{wording.count(made['queues'], 'queue')}, seed {made['seed']}" for made in files))
 
 
 def _footer(files: Sequence[Simulated]) -> str:
-    """Every parameter with its source, once; and what was used instead."""
+    """The values used; then every parameter of the regime with its source, once."""
     sources = dict.fromkeys(f"{each['name']} {each['value']} ({each['source']})" for made in files for each in made["parameters"])
     return f"Used: {used(files)}. The regime: {'; '.join(sources)}"
 

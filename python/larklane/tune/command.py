@@ -1,9 +1,9 @@
 """`larklane tune`: measures this host for the aggregation policies `ploggp` and `table`, then has the command write the tuning file.
 
-By default `bench prtt` is run, to which LogGP is fitted. With --search the messages of `bench perceived-bandwidth`, one thread of which
-is late, are sent in 1, 2, 4, ... groups: what is left after the last thread is what a table of the best numbers is made of. Both run
-under Larklane and by attach alone, since groups are what travels so. Samples are kept beside the tuning file, as a set of `larklane
-bench` (bench.py).
+By default it runs `bench prtt`, and LogGP is fitted to the results. With --search it runs `bench perceived-bandwidth` with one late
+thread and with 1, 2, 4, ... groups. The exposed times, after the last thread, give the table of the best numbers. Both run
+under Larklane and by attach only, since attach sends groups. Samples are kept beside the tuning file, as a set of `larklane
+bench` (larklane/bench/command.py).
 """
 
 import argparse
@@ -28,7 +28,7 @@ FAILED, USAGE = bench.FAILED, bench.USAGE
 ELSEWHERE = "name another file with --out"
 POLL_S = 0.3
 BAR = 30  # characters
-LATE_US = 4000  # the last thread, as policy ploggp takes it to be
+LATE_US = 4000  # delay of the last thread, as policy ploggp assumes it
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -54,18 +54,18 @@ class Step:
 
 
 def counts(partitions: int) -> list[int]:
-    """Of groups: the powers of two, and as many as there are partitions."""
+    """@return the numbers of groups: powers of two, and the number of partitions"""
     return [*(1 << power for power in range((partitions - 1).bit_length())), partitions]
 
 
 def points_of(runs: list[dict[str, Any]]) -> set[tuple[int, str, int]]:
-    """(partitions, policy, bytes) of what has been measured."""
+    """@return (partitions, policy, bytes) of the measured points"""
     return {(point["send_partitions"], run["context"]["environment"].get("LARKLANE_POLICY", ""), point["bytes"])
             for run in runs for point in run["points"]}
 
 
 def search_steps(partitions: Sequence[int], sizes: Sequence[int], runs: list[dict[str, Any]]) -> list[Step]:
-    """What is still to be measured. Sizes that the partitions do not divide are left out."""
+    """@return the steps still to measure, without sizes that the partitions do not divide"""
     done = points_of(runs)
     steps = []
     for share in partitions:
@@ -78,7 +78,7 @@ def search_steps(partitions: Sequence[int], sizes: Sequence[int], runs: list[dic
 
 
 class Bar:
-    """Sizes that are over, of all launches: over itself on a terminal, a line a launch elsewhere."""
+    """Progress on stderr: finished sizes of all launches, redrawn on a terminal; one line per launch elsewhere."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.total, self.done, self.number, self.steps = sum(len(step.sizes) for step in steps), 0, 0, len(steps)
@@ -90,7 +90,7 @@ class Bar:
 
     @contextlib.contextmanager
     def over(self, step: Step, file: pathlib.Path) -> Iterator[None]:
-        """While `step` runs, which writes `file` after each size."""
+        """Show progress while `step` runs; it writes `file` after each size."""
         self.number += 1
         if not sys.stderr.isatty():
             print(f"[{self.number}/{self.steps}] {step.title()}", file=sys.stderr, flush=True)
@@ -117,14 +117,14 @@ class Bar:
 
 
 class Tuner:
-    """Launches, one after the other, whose samples are kept in one file."""
+    """Runs launches one after the other, and keeps their samples in one file."""
 
     def __init__(self, options: argparse.Namespace, results: bench.Set) -> None:
         self.options, self.results = options, results
-        self.larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # ours alone: no option of what is measured
+        self.larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # for this command only: the measured program must not see it
 
     def command(self, step: Step, file: str) -> list[str]:
-        # By attach, each partition by itself unless the policy says otherwise: what groups are made of.
+        # By attach, which sends groups; each partition is a group unless the policy forms larger ones.
         engine = ["env", f"LARKLANE_POLICY={step.policy}", "LARKLANE_SHM_SLOT_BYTES_MAX=0"]
         budget = f"{bench.LIMIT_SHARE * self.options.launch_limit:.1f}"
         return [*shlex.split(self.options.launcher), *engine, self.larklane, "bench", step.benchmark, *step.options(self.options.iterations or (20 if self.options.search else 50)),
@@ -134,7 +134,7 @@ class Tuner:
         return self.command(step, file)
 
     def measure(self, steps: Sequence[Step]) -> None:
-        """@raises bench.Refused, OSError, KeyboardInterrupt  what was measured until then is kept"""
+        """@raises bench.Refused, OSError, KeyboardInterrupt  the samples measured so far are kept"""
         bar = Bar(steps)
         for step in steps:
             launch = bench.Launch(step.benchmark, "larklane", 0)
@@ -143,7 +143,7 @@ class Tuner:
                 bench.measure(launch, functools.partial(self.launched, step), self.options.launch_limit, self.results, set())
 
     def write(self) -> int:
-        """Has the tuning file written. @return exit status"""
+        """Run the command that writes the tuning file. @return its exit status"""
         command = [self.larklane, "tune", "--from", str(self.results.path), "--out", str(self.options.out)]
         return subprocess.run(command, check=False).returncode
 
@@ -199,7 +199,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def problem_of(options: argparse.Namespace) -> str:
-    """What is wrong with them, or nothing."""
+    """@return the first error in the options, or an empty text"""
     for name in ("resume", "overwrite", "partitions"):
         if getattr(options, name) and not options.search:
             return f"--{name} belongs to --search"
@@ -216,7 +216,7 @@ def problem_of(options: argparse.Namespace) -> str:
 
 
 def samples_of(options: argparse.Namespace) -> bench.Set:
-    """The set that is begun, or goes on. @raises ValueError  with what is wrong"""
+    """@return a new set, or the set to resume. @raises ValueError  with the error"""
     results = bench.Set(options.out.with_name(f"{options.out.name}.{'search' if options.search else 'prtt'}.json"))
     if not options.search or options.overwrite or not results.path.exists():
         return results
