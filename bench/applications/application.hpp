@@ -1,7 +1,7 @@
 #pragma once
-// Applications at which the threads of several processes work together, over any transport: what is
-// measured, and how rounds follow each other. `Transport` is one: Larklane (ports.hpp), or an MPI
-// (suite/applications.cpp).
+// Applications in which the threads of several processes work together, over any transport: the
+// measurement and the order of rounds. A `Transport` is Larklane (ports.hpp), LCI (lci.cpp) or an
+// MPI (suite/applications.cpp).
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@
 
 namespace larklane::bench {
 
-/// Who works: as many threads in each process.
+/// The working threads: the same number in each process.
 struct Crew {
   int rank, ranks;
   std::uint32_t threads;
@@ -30,24 +30,25 @@ struct Crew {
   std::uint32_t workers() const noexcept { return static_cast<std::uint32_t>(ranks) * threads; }
 };
 
-/// One direction of two threads of different processes. What goes one way over one link keeps its
-/// order.
+/// One direction between two threads of different processes. Messages of one direction over one
+/// link keep their order.
 struct Stream {
   int rank;
-  std::uint32_t tag;     ///< the same on both sides, another for each link of two ranks
-  std::uint32_t stream;  ///< its communicator, where there is more than one
+  std::uint32_t tag;     ///< the same on both sides, unique among the links of two ranks
+  std::uint32_t stream;  ///< its communicator, if there are several
 };
 
-/// What the threads of a process post on in one way. Thread t uses lane t modulo their number.
+/// Resources on which the threads of a process post in one way. Thread t uses lane t modulo their
+/// number.
 struct PortsShape {
   const Options* options;
   std::uint32_t threads, lanes;
   std::uint32_t streams;       ///< 0: no messages
   std::span<std::byte> open;   ///< memory that all ranks get from and change; may be empty
-  std::span<std::byte> local;  ///< that is got into, sent and received; may be empty
+  std::span<std::byte> local;  ///< memory for gets, sends and receives; may be empty
 };
 
-/// What a thread's calls of one kind took.
+/// Time of a thread's calls of one kind.
 struct Part {
   double took_ns = 0;
   double calls = 0;
@@ -67,17 +68,18 @@ struct Part {
 };
 
 /// Rounds of one application. A transport has
-///   World: rank(), size(), gather(number): that of each rank; collective
-///   Ports(world, shape): collective, in the same order everywhere; begin_round(): who has written
-///     open memory has done so; end_round(): he may read it; port(thread), which is its thread's:
+///   World: rank(), size(), gather(number): the number of each rank; collective
+///   Ports(world, shape): collective, in the same order on all ranks; begin_round(): publishes a
+///     rank's writes to its open memory; end_round(): lets a rank read its open memory;
+///     port(thread), for that thread alone:
 ///       get(rank, offset, to, bytes), accumulate(rank, offset, values, count),
-///       receive(link, to, bytes), send(link, from, bytes): begin it
-///       wait(): until all is over, what was accumulated is there
-///       count_up(rank, offset): by one, and waits for what was there
-/// and an application, of which each process has one,
-///   kParts: samples that are means of calls; kWhole, kSteps: its round over steps is that sample
-///   App(options, bytes, crew); open(), local(), streams(): as PortsShape
-///   begin_round(number); work(port, thread, parts); wrong(): of the round
+///       receive(link, to, bytes), send(link, from, bytes): start the operation
+///       wait(): until all operations are complete and accumulated values are at the target
+///       count_up(rank, offset): adds one, waits for the value before and returns it
+/// and an application, one object in each process,
+///   kParts: samples that are means of calls; kWhole: sample of the round's time over kSteps
+///   App(options, bytes, crew); open(), local(), streams(): as in PortsShape
+///   begin_round(number); work(port, thread, parts); wrong(): errors of the round
 /// Thread safety: single-owner.
 template <class Transport, class App>
 class Application {
@@ -137,7 +139,7 @@ class Application {
       app_.work(ports.port(thread), thread, mine.parts);
       mine.ended_ns = now_ns();
     });
-    const double took_ns = longest_ns();  // and nobody works any more
+    const double took_ns = longest_ns();  // all threads have finished their work
     ports.end_round();
     series.wrong += sum(static_cast<double>(app_.wrong())) > 0;
     add_samples(took_ns, counts, series);
@@ -149,7 +151,7 @@ class Application {
     return all;
   }
 
-  /// From the first thread's begin to the last one's end, of the slowest process.
+  /// From the first thread's begin to the last thread's end, in the slowest process.
   double longest_ns() {
     double began_ns = of_thread_[0].began_ns, ended_ns = of_thread_[0].ended_ns;
     for (const OfThread& mine : of_thread_) {

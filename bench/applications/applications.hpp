@@ -8,7 +8,8 @@
 
 namespace larklane::bench {
 
-/// One size. Collective. @return complete on rank 0
+/// Measures one size. Collective.
+/// @return complete on rank 0
 template <class Transport>
 Point measure_application(const Options& options, std::uint64_t size,
                           typename Transport::World& world, double timer_ns, double budget_ns,

@@ -6,10 +6,10 @@
 namespace larklane::bench {
 namespace {
 
-/// Half of all are not zero.
+/// Half of all tiles are dense, the others zero.
 bool is_dense(std::uint32_t row, std::uint32_t column) { return (row + 3 * column) % 4 < 2; }
 
-/// Small whole numbers: every sum of products is exact.
+/// Small integers: every sum of products is exact.
 std::int32_t element(std::uint64_t tile, std::uint64_t index) {
   const std::uint64_t word = (tile + 1) * 0x9e3779b97f4a7c15u + (index + 1) * 0xd1342543de82ef95u;
   return static_cast<std::int32_t>(word >> 60) - 8;
@@ -35,7 +35,8 @@ void Bspmm::plan(std::uint32_t tiles) {
   const auto at = [tiles](std::uint32_t row, std::uint32_t column) {
     return std::size_t{row} * tiles + column;
   };
-  std::vector<std::size_t> dense(std::size_t{tiles} * tiles, kNone);  // number among A's
+  std::vector<std::size_t> dense(std::size_t{tiles} * tiles,
+                                 kNone);  // number among A's
   for (const auto matrix : {Tile::a, Tile::b})
     for (std::uint32_t row = 0; row < tiles; ++row)
       for (std::uint32_t column = 0; column < tiles; ++column) {
@@ -79,7 +80,7 @@ void Bspmm::multiply(const Local& local) const {
   for (std::size_t row = 0; row < side_; ++row)
     for (std::size_t k = 0; k < side_; ++k) {
       const double factor = local.a[row * side_ + k];
-      // Few branches: how well a processor foretells them depends on where the code lies.
+      // Few branches: a processor's branch prediction depends on the address of the code.
 #pragma GCC unroll 8
       for (std::size_t column = 0; column < side_; ++column)
         local.c[row * side_ + column] += factor * local.b[k * side_ + column];
@@ -92,7 +93,7 @@ Bspmm::Elements Bspmm::elements(std::size_t tile) const {
   return all;
 }
 
-/// By one thread, in whole numbers, from what A and B begin with.
+/// One thread computes the tile in integers from the initial values of A and B.
 Bspmm::Elements Bspmm::product(std::size_t tile) const {
   Elements sum(std::size_t{side_} * side_);
   for (const Unit& unit : units_) {

@@ -1,7 +1,8 @@
 #pragma once
-// C += A B of matrices of tiles, each dense or zero, that are spread over all ranks; what NWChem's
-// tensor contractions do (Zambre et al., ICS'20, 6.3). Workers take units of work by one shared
-// counter, get two tiles, multiply, and accumulate when the next unit is of another tile of C.
+// C += A B, on matrices of dense or zero tiles that are spread over all ranks, as in NWChem's
+// tensor contractions (Zambre et al., ICS'20, 6.3). Workers take units of work from one shared
+// counter, get two tiles and multiply them. A worker accumulates when its next unit belongs to
+// another tile of C.
 
 #include <array>
 #include <cstddef>
@@ -15,7 +16,7 @@
 
 namespace larklane::bench {
 
-/// Thread safety: single-owner, but that work() is called by all threads.
+/// Thread safety: single-owner, but all threads call work().
 class Bspmm {
  public:
   static constexpr std::array kParts{"counter_ns",          "get_ns",
@@ -24,7 +25,7 @@ class Bspmm {
   static constexpr const char* kWhole = "time_ns";
   static constexpr double kSteps = 1;
 
-  /// @param bytes  of a tile: 8 N N
+  /// @param bytes  size of a tile: 8 N N
   Bspmm(const Options& options, std::uint64_t bytes, const Crew& crew);
 
   std::span<std::byte> open() const noexcept { return open_->span(); }
@@ -62,20 +63,20 @@ class Bspmm {
     update();
   }
 
-  /// Doubles of C that are not what a serial product has there, and units that nobody took, or
-  /// somebody twice.
+  /// Elements of C that differ from a serial product, and units that no thread or several threads
+  /// took.
   std::uint64_t wrong() const;
 
  private:
   enum { kCounter, kGet, kGetFlush, kAccumulate, kAccumulateFlush, kMultiply };
-  static constexpr std::uint64_t kCounterBytes = 64;  ///< rank 0's, before its tiles
+  static constexpr std::uint64_t kCounterBytes = 64;  ///< on rank 0, before its tiles
 
-  /// One that is not zero.
+  /// A dense tile.
   struct Tile {
     enum Matrix { a, b, c } matrix;
     std::uint32_t row, column;
   };
-  /// Tiles by their numbers, all matrices' together.
+  /// One product of two tiles, by numbers that count the tiles of all matrices.
   struct Unit {
     std::size_t a, b, c;
   };
@@ -83,7 +84,7 @@ class Bspmm {
     int rank;
     std::uint64_t offset;
   };
-  /// A thread's: two tiles that it got, and what it has not accumulated yet.
+  /// A thread's memory: two fetched tiles, and the sum that it has not accumulated yet.
   struct Local {
     double *a, *b, *c;
   };
@@ -104,12 +105,12 @@ class Bspmm {
   const std::uint64_t bytes_;
   const std::uint32_t side_;  ///< elements
   const Crew crew_;
-  std::vector<Tile> all_;  ///< of A, B and C, dealt to the ranks one by one
+  std::vector<Tile> all_;  ///< tiles of A, B and C, dealt to the ranks in turn
   std::vector<Unit> units_;
   std::optional<Buffer> open_, local_;
-  std::vector<Elements> products_;  ///< of tiles of C that are here, in the first round
+  std::vector<Elements> products_;  ///< of this rank's tiles of C, in the first round
   std::int32_t scale_a_ = 1,
-               scale_b_ = 1;  ///< of this round, by which no round's tiles are another's
+               scale_b_ = 1;  ///< of this round: makes its tiles differ from those of other rounds
 };
 
 }  // namespace larklane::bench

@@ -1,7 +1,7 @@
 #pragma once
-// Cross-section data in bands, each spread over all ranks; what distributed neutron transport does
-// (Zambre et al., ICS'20, 6.2). In turns, every worker fetches its block of a band from another
-// rank, and reads all of it; the threads of a process meet before the next band.
+// Cross-section data in bands, each spread over all ranks, as in distributed neutron transport
+// (Zambre et al., ICS'20, 6.2). Band by band, every worker fetches its block from another rank and
+// reads all of it. The threads of a process meet before the next band.
 
 #include <array>
 #include <barrier>
@@ -15,14 +15,14 @@
 
 namespace larklane::bench {
 
-/// Thread safety: single-owner, but that work() is called by all threads.
+/// Thread safety: single-owner, but all threads call work().
 class Ebms {
  public:
   static constexpr std::array kParts{"fetch_ns", "get_ns", "flush_ns"};
   static constexpr const char* kWhole = "round_ns";
   static constexpr double kSteps = 1;
 
-  /// @param bytes  of a block
+  /// @param bytes  size of a block
   Ebms(const Options& options, std::uint64_t bytes, const Crew& crew);
 
   std::span<std::byte> open() const noexcept { return open_.span(); }
@@ -46,7 +46,7 @@ class Ebms {
     }
   }
 
-  /// 8-byte words.
+  /// Wrong 8-byte words.
   std::uint64_t wrong() const;
 
  private:
@@ -55,12 +55,12 @@ class Ebms {
     std::uint64_t wrong = 0;
   };
 
-  /// Of each band another one's turn.
+  /// The rank that owns the blocks this rank fetches from a band: the other ranks in turn.
   int owner_of(std::uint32_t band) const noexcept;
   std::uint64_t place(std::uint32_t band, std::uint32_t thread) const noexcept {
     return (std::uint64_t{band} * crew_.threads + thread) * bytes_;
   }
-  /// Another for each block of each round.
+  /// Unique for each block of each round.
   std::uint64_t key(int owner, std::uint32_t band, std::uint32_t thread) const noexcept;
   void check(std::uint32_t thread, std::uint32_t band, int owner);
 

@@ -1,6 +1,6 @@
-// The applications by LCI v2, for comparison, from any launcher that LCI knows.
-// LCI_ATTR_OFI_PROVIDER_NAME names libfabric's provider. LCI has no atomic operations: the handler
-// of an active message counts and sums, and whoever makes progress there answers.
+// The applications over LCI v2, for comparison, from any launcher that LCI supports.
+// LCI_ATTR_OFI_PROVIDER_NAME selects libfabric's provider. LCI has no atomic operations: an active
+// message's handler counts and sums, and the thread that makes progress at the target answers.
 
 #include <sched.h>
 #include <unistd.h>
@@ -35,14 +35,15 @@ class LciPort;
 struct Ask {
   std::uint64_t offset;
   LciPort* asker;
-  std::uint32_t lane, count;  ///< of doubles, which follow; 0: count up by one
+  std::uint32_t lane, count;  ///< number of doubles that follow; 0: count up by one
 };
 struct Answer {
   LciPort* asker;
-  std::uint64_t before;  ///< of what was counted up
+  std::uint64_t before;  ///< value of the counter before the increment
 };
 
-/// `call()` until it is taken, with a turn in between. @return will its completion be heard?
+/// Retries `call()` until LCI accepts it, with a turn after each refusal.
+/// @return true if the completion will be signaled
 template <class Call, class Turn>
 bool is_posted(Call&& call, Turn&& turn) {
   for (;;) {
@@ -52,7 +53,7 @@ bool is_posted(Call&& call, Turn&& turn) {
   }
 }
 
-/// Lanes are devices, the same in every process. Making one is collective.
+/// Lanes are devices; all processes create them in the same order. Creating one is collective.
 /// Thread safety: single-owner, but turn(): thread-safe.
 class LciWorld {
  public:
@@ -79,7 +80,7 @@ class LciWorld {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  /// Of every process in one order: they have the same number everywhere.
+  /// The same number in every process, since all register in one order.
   lci::rcomp_t on_ask() const { return on_ask_; }
   lci::device_t lane(std::size_t index) {
     while (lanes_.size() <= index) {
@@ -88,7 +89,8 @@ class LciWorld {
     }
     return lanes_[index]->device;
   }
-  /// What peers ask for changes it. No asks are under way.
+  /// Peers' requests change this memory.
+  /// @pre no request is in flight
   void open(std::span<std::byte> memory) { open_ = memory; }
 
   template <class T>
@@ -110,7 +112,7 @@ class LciWorld {
     return all;
   }
 
-  /// Progress of one lane, and answers over it.
+  /// Makes progress on one lane and sends its answers.
   bool turn(std::size_t index) {
     Lane& lane = *lanes_[index];
     const bool found = !lci::progress_x().device(lane.device)().is_retry();
@@ -118,14 +120,14 @@ class LciWorld {
     const std::scoped_lock guard(lane.mutex);
     while (!lane.answers.empty()) {
       auto& [rank, answer] = lane.answers.front();
-      // Short enough to be copied at once.
+      // The answer is short enough for LCI to copy it during the call.
       if (lci::post_am_x(rank, &answer, sizeof answer, lci::COMP_NULL, on_answer_)
               .device(lane.device)()
               .is_retry())
         return found;
       lane.answers.pop_front();
     }
-    lane.has_answers.store(false, std::memory_order_relaxed);  // with the lock
+    lane.has_answers.store(false, std::memory_order_relaxed);  // under the lock
     return true;
   }
   void turn_all() {
@@ -135,7 +137,7 @@ class LciWorld {
   }
 
  private:
-  /// Of gathers, in a circle, beside those of streams: LCI keeps no order.
+  /// Tags of gathers, used in a circle, apart from those of streams: LCI keeps no order.
   static constexpr lci::tag_t kGatherTag = 1u << 30, kGatherTags = 1u << 10;
 
   struct Lane {
@@ -150,7 +152,7 @@ class LciWorld {
     posted_ += is_posted(call, [this] { turn_all(); });
   }
 
-  /// Within lci::progress(): posts nothing.
+  /// Runs within lci::progress(), so it posts nothing.
   static void on_ask(lci::status_t status) {
     Ask ask;
     const auto* const bytes = static_cast<const std::byte*>(status.buffer);
@@ -188,7 +190,7 @@ class LciWorld {
   lci::tag_t gathers_ = 0;
 };
 
-/// What one thread calls. Thread safety: single-owner, but answer(): any thread.
+/// A thread's calls. Thread safety: single-owner, but answer(): any thread.
 class LciPort {
  public:
   LciPort(LciWorld& world, std::uint32_t lane, std::uint32_t lanes, std::span<std::byte> open,
@@ -244,7 +246,7 @@ class LciPort {
     while (lci::counter_get(told_) < posted_ ||
            answers_.load(std::memory_order_acquire) < asks_.size());  // pairs with answer()
     asks_.clear();
-    answers_.store(0, std::memory_order_relaxed);  // nobody answers now
+    answers_.store(0, std::memory_order_relaxed);  // relaxed: no answer is outstanding
   }
   void answer(const Answer& answer) {
     before_ = answer.before;
@@ -252,7 +254,7 @@ class LciPort {
   }
 
  private:
-  static constexpr unsigned kMissesMax = 200;  ///< before others' lanes, and other threads
+  static constexpr unsigned kMissesMax = 200;  ///< before it turns to all lanes and yields
 
   template <class Call>
   void post(Call&& call) {
@@ -281,10 +283,10 @@ class LciPort {
   const std::uint32_t lane_, lanes_;
   const lci::device_t device_;
   lci::mr_t open_ = lci::MR_HOST, local_ = lci::MR_HOST;
-  std::vector<lci::rmr_t> open_of_;  ///< of each rank
+  std::vector<lci::rmr_t> open_of_;  ///< by rank
   lci::comp_t told_ = lci::alloc_counter();
   std::int64_t posted_ = 0;
-  std::deque<std::vector<std::byte>> asks_;  ///< until they are answered
+  std::deque<std::vector<std::byte>> asks_;  ///< kept until their answers arrive
   std::uint64_t before_ = 0;
   std::atomic<std::uint64_t> answers_{0};
   unsigned misses_ = 0;
@@ -297,7 +299,7 @@ void LciWorld::on_answer(lci::status_t status) {
   answer.asker->answer(answer);
 }
 
-/// Making it is collective.
+/// Creating it is collective.
 class LciPorts {
  public:
   LciPorts(LciWorld& world, const PortsShape& shape) : world_(world) {

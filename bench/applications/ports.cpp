@@ -50,7 +50,7 @@ void NativePort::send(const Stream& stream, const void* from, std::uint64_t byte
 }
 
 void NativePort::wait() {
-  // As a flush does that has nothing to wait for: others' atomics need our progress.
+  // Progress as in a flush that waits for nothing: peers' atomics need this process's progress.
   (void)waiter_.vci().progress();
   waiter_.until([&] { return heard_->has(posted_); });
   heard_->restart();

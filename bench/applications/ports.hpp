@@ -1,5 +1,5 @@
 #pragma once
-// What applications post on, of Larklane: lanes, and memory that peers may use.
+// Lanes of Larklane, and memory that peers may access, for applications.
 
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace larklane::bench {
 
-/// What one thread calls. Thread safety: single-owner.
+/// A thread's calls. Thread safety: single-owner.
 class NativePort {
  public:
   NativePort(NativeWorld& world, Vci& vci, const Options& options,
@@ -34,10 +34,10 @@ class NativePort {
   Waiter waiter_;
   std::unique_ptr<Heard> heard_;
   PostOptions options_, of_local_;
-  std::uint64_t posted_ = 0;  ///< of which will be heard
+  std::uint64_t posted_ = 0;  ///< operations whose completion is signaled
 };
 
-/// Making it is collective.
+/// Creating it is collective.
 class NativePorts {
  public:
   NativePorts(NativeWorld& world, const PortsShape& shape);
@@ -50,7 +50,7 @@ class NativePorts {
 
  private:
   Region mine_, local_;
-  std::vector<RemoteRegion> open_;  ///< of each rank
+  std::vector<RemoteRegion> open_;  ///< by rank
   std::vector<std::unique_ptr<NativePort>> ports_;
 };
 

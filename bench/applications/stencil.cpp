@@ -6,20 +6,20 @@
 namespace larklane::bench {
 namespace {
 
-/// As square as can be: rows, and not more columns.
+/// As square as possible, with no more columns than rows.
 Sides nearly_square(std::int64_t count) {
   auto columns = static_cast<std::int64_t>(std::sqrt(static_cast<double>(count)));
   while (count % columns != 0) --columns;
   return {count / columns, columns};
 }
 
-/// Threads lie the other way, so that those of all processes are nearly square, too.
+/// Threads have rows and columns exchanged, so that the grid of all threads is nearly square, too.
 Sides of_threads(std::uint32_t threads) {
   const Sides sides = nearly_square(threads);
   return {sides.columns, sides.rows};
 }
 
-/// Another factor for each neighbour: none can be taken for another.
+/// Each neighbour has its own factor, so that swapped neighbours give a wrong sum.
 std::uint64_t next_of(const std::uint64_t* cell, std::int64_t pitch) {
   return *cell + 3 * cell[-pitch] + 5 * cell[pitch] + 7 * cell[-1] + 11 * cell[1];
 }
@@ -62,8 +62,8 @@ Sides Stencil::begin_of_thread(std::uint32_t thread) const noexcept {
   return {thread / threads_.columns * side_, thread % threads_.columns * side_};
 }
 
-/// What goes between two neighbouring ranks has a communicator for each place along their edge, and
-/// of two sets of these the next pair in line has the other: no thread's is another's, either.
+/// Two neighbouring ranks have one communicator for each place along their edge. Pairs in line
+/// alternate between two sets of communicators, so no two threads of a process share one.
 void Stencil::add_edges(std::uint32_t thread) {
   const std::int64_t rank_row = crew_.rank / ranks_.columns,
                      rank_column = crew_.rank % ranks_.columns;
@@ -118,8 +118,7 @@ void Stencil::compute(std::uint32_t thread, int step) const {
       next[cell] = next_of(now + cell, pitch_);
 }
 
-/// What this rank's block becomes, from all cells that have to do with it: those that are not more
-/// than the steps away.
+/// Computes this rank's final block serially, from all cells at most kSteps away.
 void Stencil::compute_serially() {
   constexpr auto kAround = static_cast<std::int64_t>(kSteps);
   const Sides begin = begin_of_rank();

@@ -1,7 +1,7 @@
 #pragma once
-// A 2D 5-point stencil (Zambre et al., ICS'20, 6.1): a block of the mesh for each process, and of
-// that one for each thread. Edges between threads are read where they lie, those between processes
-// are sent, all four at a time.
+// A 2D 5-point stencil (Zambre et al., ICS'20, 6.1): each process has a block of the mesh, each of
+// its threads a block of that. Threads read each other's edges in place. Processes send their
+// edges, all four at the same time.
 
 #include <array>
 #include <barrier>
@@ -21,16 +21,15 @@ struct Sides {
   std::int64_t rows, columns;
 };
 
-/// Whole numbers modulo 2^64, so that every order of additions has the same sum. The mesh is
-/// surrounded by zeros.
-/// Thread safety: single-owner, but that work() is called by all threads.
+/// Integers modulo 2^64, so that every order of additions has the same sum. Zeros surround the
+/// mesh. Thread safety: single-owner, but all threads call work().
 class Stencil {
  public:
   static constexpr std::array kParts{"exchange_ns"};
   static constexpr const char* kWhole = "step_ns";
   static constexpr double kSteps = 32;
 
-  /// @param bytes  of an edge of a thread's block, which is a square
+  /// @param bytes  size of an edge of a thread's square block
   Stencil(const Options& options, std::uint64_t bytes, const Crew& crew);
 
   static std::span<std::byte> open() noexcept { return {}; }
@@ -42,26 +41,26 @@ class Stencil {
   template <class Port>
   void work(Port& port, std::uint32_t thread, std::array<Part, kParts.size()>& parts) {
     for (int step = 0; step < static_cast<int>(kSteps); ++step) {
-      meeting_.arrive_and_wait();  // all have computed the last step, which they read of each other
+      meeting_.arrive_and_wait();  // step reads the neighbours' last results
       if (!edges_[thread].empty()) parts[0].time([&] { exchange(port, thread, step); });
       compute(thread, step);
     }
   }
 
-  /// Cells.
+  /// Wrong cells.
   std::uint64_t wrong() const;
 
  private:
   using Cell = std::uint64_t;
-  /// Cells of an edge, from the first on.
+  /// The cells of an edge, from `first` on.
   struct Run {
     std::int64_t first, stride;
   };
-  /// Between a thread's block and that of another process's.
+  /// Between a thread's block and one of another process.
   struct Edge {
     Stream out, in;
     Run inner, halo;
-    Cell *packed_out, *packed_in;  ///< null: it lies in one piece
+    Cell *packed_out, *packed_in;  ///< null: the edge is contiguous
   };
 
   template <class Port>
@@ -78,11 +77,11 @@ class Stencil {
   }
 
   Cell* mesh(int step) const noexcept;
-  /// In mesh(); -1: of the halo.
+  /// Index in mesh(); -1 is the halo.
   std::int64_t at(std::int64_t row, std::int64_t column) const noexcept {
     return (row + 1) * pitch_ + column + 1;
   }
-  Sides begin_of_rank() const noexcept;                        ///< in the mesh of all
+  Sides begin_of_rank() const noexcept;                        ///< in the mesh of all ranks
   Sides begin_of_thread(std::uint32_t thread) const noexcept;  ///< in its rank's block
   static Cell initial(std::int64_t row, std::int64_t column) noexcept;
   void add_edges(std::uint32_t thread);
@@ -95,13 +94,13 @@ class Stencil {
   const std::int64_t side_;  ///< cells
   const Crew crew_;
   const Sides ranks_, threads_;
-  const std::int64_t rows_, columns_;  ///< of this rank's block
-  const std::int64_t pitch_;           ///< of a row with its halo
+  const std::int64_t rows_, columns_;  ///< size of this rank's block
+  const std::int64_t pitch_;           ///< cells from one row to the next, halo included
   const std::uint32_t streams_;
-  Buffer memory_;  ///< the mesh twice, then what is packed
+  Buffer memory_;  ///< the mesh twice, then the packed edges
   std::vector<std::vector<Edge>> edges_;
-  std::vector<Cell> expected_;  ///< of a round whose scale is 1
-  Cell scale_ = 1;              ///< a round's cells are all multiples of it
+  std::vector<Cell> expected_;  ///< cells of a round whose scale is 1
+  Cell scale_ = 1;              ///< every cell of a round is a multiple of it
   std::barrier<> meeting_;
 };
 

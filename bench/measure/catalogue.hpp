@@ -13,52 +13,52 @@ namespace larklane::bench {
 
 enum class Kind {
   partitions,   ///< rank 0's threads compute and send to its neighbours
-  one_message,  ///< one thread and one partition: --threads and computing mean nothing
-  calls,        ///< partitions, but no computing
+  one_message,  ///< one thread, one partition: --threads and computing have no effect
+  calls,        ///< partitions, without computing
   pattern,      ///< a grid of ranks
-  steps,        ///< of single rounds and calls, for `make bars`; not of `larklane bench all`
-  messages,     ///< between threads
-  lanes,        ///< messages of a library whose lanes have switches; not of an MPI
-  application,  ///< of messages between threads
+  steps,        ///< single rounds and calls, for `make bars`; not in `larklane bench all`
+  messages,     ///< messages between threads
+  lanes,        ///< messages of a library whose lanes have switches; not for an MPI
+  application,  ///< an application that sends messages between threads
 };
-enum class Formula { plain, overhead, availability };  ///< measure/metrics.hpp
-enum class SizeIs { bytes, edge, block, tile };        ///< of applications
+enum class Formula { plain, overhead, availability };  ///< see measure/metrics.hpp
+enum class SizeIs { bytes, edge, block, tile };        ///< meaning of an application's --sizes
 
 /// Lists are separated by commas. Fields are in the order of the rows.
 struct Benchmark {
   const char* name;
   Kind kind;
-  const char* ways;               ///< by default, the baseline first
-  const char* further_ways = "";  ///< that --ways may name, too
+  const char* ways;               ///< the default of --ways, the baseline first
+  const char* further_ways = "";  ///< other ways that --ways accepts
   const char* noise = "none";
   const char* sizes = "64K:4M";
-  std::uint32_t window = 0;      ///< of messages
-  std::size_t axes = 0;          ///< of the grid
-  std::uint64_t messages = 1;    ///< of a size that lie side by side in memory
-  const char* quick_sizes = "";  ///< of `larklane bench --quick`; none: those of the kind
-  const char* what;              ///< in --help
+  std::uint32_t window = 0;      ///< messages in a window
+  std::size_t axes = 0;          ///< axes of the grid
+  std::uint64_t messages = 1;    ///< messages of one size that are adjacent in memory
+  const char* quick_sizes = "";  ///< sizes of `larklane bench --quick`; empty: those of the kind
+  const char* what;              ///< description in --help
   SizeIs size_is = SizeIs::bytes;
-  const char* sizes_are = "";   ///< of an application: what --sizes are of
-  const char* blocks_are = "";  ///< ... and what --blocks counts; empty: it has none
+  const char* sizes_are = "";   ///< of an application: the object that --sizes measures
+  const char* blocks_are = "";  ///< the objects that --blocks counts; empty: no --blocks
   std::uint32_t blocks = 0;
-  // The figure that it is about: sample x scale, or a formula of it.
+  // The headline figure: sample x scale, or a formula of it.
   const char* headline;
   const char* unit;
   const char* sample;
   double scale = 1;
   Formula formula = Formula::plain;
-  bool is_share = false;  ///< of a whole: compared by difference, since a baseline may be 0
-  // Read by reports (python) alone.
+  bool is_share = false;  ///< a share of a whole: compared by difference, since a baseline may be 0
+  // Only reports (python) read the following fields.
   const char* better = "lower";
   const char* axis = "log";
   const char* report_name = "";        ///< empty: headline
   const char* report_unit = "";        ///< empty: unit
-  bool has_constant_baseline = false;  ///< one send has the same value always: it tells no noise
+  bool has_constant_baseline = false;  ///< one send always has the same value: it shows no noise
   const char* meaning = "";            ///< empty: reports show every sample
   const char* title = "";
-  const char* source = "";          ///< the figure of a paper
-  const char* threads_source = "";  ///< the same, over threads
-  const char* parts = "";           ///< samples that have figures of their own
+  const char* source = "";          ///< the figure of the paper
+  const char* threads_source = "";  ///< the same, over the number of threads
+  const char* parts = "";           ///< samples with figures of their own
   const char* parts_source = "";
 
   constexpr bool is_of_lanes() const { return kind >= Kind::messages; }
@@ -74,21 +74,21 @@ inline constexpr Benchmark kBenchmarks[] = {
 #undef LARKLANE_BENCHMARK
 };
 
-/// @return null if there is none
+/// @return null if no benchmark has this name
 constexpr const Benchmark* find_benchmark(std::string_view name) {
   for (const Benchmark& benchmark : kBenchmarks)
     if (benchmark.name == name) return &benchmark;
   return nullptr;
 }
 
-/// What is said of a name that is none.
+/// The error message for an unknown benchmark name.
 inline std::string unknown_benchmark(const std::string& name) {
   std::string text = "no benchmark is called " + name + "; there are:";
   for (const Benchmark& benchmark : kBenchmarks) text += std::string(" ") + benchmark.name;
   return text;
 }
 
-/// The words of a list.
+/// Splits a list at its commas.
 inline std::vector<std::string> listed(std::string_view list) {
   std::vector<std::string> words;
   while (!list.empty()) {
@@ -99,7 +99,7 @@ inline std::vector<std::string> listed(std::string_view list) {
   return words;
 }
 
-/// All that --ways may name.
+/// All ways that --ways accepts.
 inline std::vector<std::string> ways_of(const Benchmark& benchmark) {
   std::vector<std::string> ways = listed(benchmark.ways);
   for (std::string& way : listed(benchmark.further_ways)) ways.push_back(std::move(way));

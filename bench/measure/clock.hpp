@@ -5,10 +5,10 @@
 
 namespace larklane::bench {
 
-/// CLOCK_MONOTONIC, nanoseconds: one clock for all processes of a host.
+/// CLOCK_MONOTONIC in nanoseconds: all processes of a host share this clock.
 inline double now_ns() { return static_cast<double>(larklane::now_ns()); }
 
-/// What now_ns() costs: the median of many, nanoseconds.
+/// The median cost of many now_ns() calls, nanoseconds.
 double timer_cost_ns();
 
 }  // namespace larklane::bench

@@ -1,5 +1,6 @@
 #pragma once
-// The ranks that messages between threads, and applications of such, need.
+// Checks the ranks and ways of benchmarks that send messages between threads, applications
+// included.
 
 #include <string>
 
@@ -7,13 +8,12 @@
 
 namespace larklane::bench {
 
-/// Messages go from the first half of the ranks to the second, each to one of it; applications take
-/// two and more.
-///
-/// @param launcher  with its option for the number of ranks, for people
-/// @return what can't be done with these ranks; empty if it can
+/// Each rank of the first half sends to one rank of the second half. Applications need at least two
+/// ranks.
+/// @param launcher  with its option for the number of ranks, for the error message
+/// @return why these ranks can't run the benchmark; empty if they can
 std::string refusal_of_crew(const Options& options, int ranks, const std::string& launcher);
-/// The same of a way that the benchmark does not have.
+/// The same for a way that the benchmark does not have.
 std::string refusal_of_ways(const Options& options);
 
 }  // namespace larklane::bench

@@ -59,7 +59,7 @@ std::map<std::string, std::string> listed_environment() {
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
     const auto equals = text.find('=');
-    // A secret, and where processes meet: the name of a host.
+    // LARKLANE_JOB holds a secret, LARKLANE_MEET the name of a host.
     if (text.starts_with("LARKLANE_JOB=") || text.starts_with("LARKLANE_MEET=")) continue;
     if (text.starts_with("LARKLANE_") || text.starts_with("OMP_") || text.starts_with("LCI_ATTR_"))
       found[text.substr(0, equals)] = base_name(text.substr(equals + 1));

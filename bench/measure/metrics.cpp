@@ -21,7 +21,7 @@ std::uint64_t bytes_of(const std::vector<Transfer>& transfers) {
   return bytes;
 }
 
-/// Length of the union of the transfers, as far as it lies after `from`.
+/// Length of the union of the transfers, counting only the part after `from`.
 double union_length(std::vector<Transfer> transfers, double from) {
   std::ranges::sort(transfers, {}, &Transfer::begin_ns);
   double length = 0;
@@ -41,7 +41,7 @@ std::vector<Transfer> arrived_by(const RoundTrace& trace, double time_ns) {
   return found;
 }
 
-/// Of the receive partitions that share a byte with send partition `p` of `sends`.
+/// Arrivals of the receive partitions that share a byte with send partition `p` of `sends`.
 std::span<const double> arrivals_of(std::uint64_t p, std::uint64_t sends,
                                     std::span<const double> arrived_ns) {
   const std::uint64_t receives = arrived_ns.size();

@@ -17,8 +17,8 @@ struct Preset {
   std::string_view what;
 };
 
-/// The three patterns, 2.5 % of the processor each, that Ferreira, Bridges and Brightwell injected
-/// into Catamount (SC'08, section 3): what daemons, the scheduler's tick and interrupts look like.
+/// Three patterns of 2.5 % of the processor each, which Ferreira, Bridges and Brightwell injected
+/// into Catamount (SC'08, section 3). They imitate daemons, the scheduler's tick and interrupts.
 constexpr std::array<Preset, 3> kPresets{{
     {"daemon", 10, 2500, "10 times a second for 2500 us (SC'08: a daemon)"},
     {"scheduler", 100, 250, "100 times a second for 250 us (SC'08: the scheduler)"},
@@ -34,7 +34,7 @@ bool parse_periodic(std::string_view text, Recording* recording) {
   const auto hz = number_of<double>(text.substr(0, colon));
   const auto us = number_of<double>(text.substr(colon + 1));
   if (!hz || !us) return false;
-  // "nan" and "inf" are numbers, too.
+  // The parser also accepts "nan" and "inf" as numbers.
   if (!(*hz > 0 && *us >= 0 && *us * *hz <= kDetoursShareMax * 1e6 && std::isfinite(1e9 / *hz)))
     return false;
   *recording = periodic(*hz, *us);

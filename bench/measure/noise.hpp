@@ -1,6 +1,6 @@
 #pragma once
-// How long each thread computes in each round: the noise models of the micro-benchmarks.
-// Thread safety: immutable.
+// The noise models of the micro-benchmarks: how long each thread computes in each round. Thread
+// safety: immutable.
 
 #include <cstdint>
 #include <string>
@@ -15,19 +15,19 @@ class Noise {
   enum class Kind { none, single, uniform, gaussian, exponential, delays, detours };
 
   /// @param text  none | single | uniform | gaussian | exponential | periodic:HZ:US | a preset's
-  ///              name | trace:FILE
-  /// @return what is wrong with it in *error, empty if nothing is
+  ///     name | trace:FILE
+  /// @return *error describes the mistake in `text`; empty if there is none
   static Noise parse(std::string_view text, double percent, std::uint64_t seed, std::string* error);
 
-  /// What thread `thread` of `threads` computes in `round`, in nanoseconds.
+  /// Computing time of thread `thread` of `threads` in `round`, in nanoseconds. c: `compute_ns`.
   /// single:      one thread, drawn for each round, computes `percent` longer
   /// uniform:     in [c, c + percent of c)                     (ICPP'22, 3.3)
   /// gaussian:    mean c, deviation percent of c; a negative time is drawn again
   /// exponential: c plus a delay of mean percent of c
   /// periodic:    as a trace of one core with these detours
-  /// trace:       c plus the recorded delay; or what c takes on a core with the recorded detours,
-  ///              from a time on that is drawn for each round, and for each further thread of a
-  ///              core
+  /// trace:       c plus the recorded delay; or the time that c takes on a core with the recorded
+  ///              detours. It begins at a time drawn for each round, and for each further thread of
+  ///              a core
   /// preset of a machine: as such a trace
   double compute_ns(double compute_ns, std::uint64_t round, std::uint32_t thread,
                     std::uint32_t threads) const;

@@ -59,12 +59,12 @@ Examples:
 Noise presets:
 )";
 
-/// "64K" as bytes; 0: malformed.
+/// "64K" as bytes; 0 if malformed.
 std::uint64_t bytes_of_text(const std::string& text) {
   return number_of(trimmed(text), kByteUnits).value_or(0);
 }
 
-/// CLI11's own checks take "nan" for one that is not negative.
+/// CLI11's own checks accept "nan" as a number that is not negative.
 CLI::Validator a_number() {
   const auto refuse_nan = [](const std::string& text) {
     return CLI::detail::to_lower(text).find("nan") == std::string::npos ? ""
@@ -94,7 +94,7 @@ std::string parse_sizes(const std::string& text, std::vector<std::uint64_t>* siz
   return sizes->empty() ? expected : std::string();
 }
 
-/// Of --points.
+/// Parses --points.
 std::string parse_points(const std::vector<std::string>& words, Options* o) {
   for (const std::string& word : words) {
     unsigned long long bytes = 0;
@@ -125,7 +125,7 @@ std::string check_messages(const Options& o) {
   return {};
 }
 
-/// A size that is none of the application's, or of which there would be too many in a process.
+/// Refuses a size that the application does not support, or that needs too many bytes in a process.
 std::string check_application(const Options& o, SizeIs kind) {
   constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 30;
   const auto two = [](std::uint64_t below, std::uint64_t above) {
@@ -185,7 +185,7 @@ std::string check(const Options& o, const Benchmark& benchmark) {
   return {};
 }
 
-/// What is given as text or in another unit than Options has.
+/// Arguments that are text, or in another unit than in Options.
 struct Words {
   std::string sizes;
   double compute_us = 10000, late_us = 0, hold_us = 300;
@@ -194,9 +194,9 @@ struct Words {
   std::vector<std::string> without;
 };
 
-/// What holds for `benchmark` where the words that `sub` was given say nothing. What it has none of
-/// is ignored, and not in the record, either: `larklane bench all` gives all of them the same
-/// words.
+/// Sets the defaults of `benchmark` for each argument that `sub` was not given. An argument that
+/// the benchmark does not support is ignored and not recorded: `larklane bench all` passes the same
+/// arguments to all benchmarks.
 void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& words) {
   o.benchmark = benchmark.name;
   if (sub.get_option("--sizes")->empty()) words.sizes = benchmark.sizes;
@@ -232,13 +232,13 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
   if (benchmark.is_pattern()) o.compute_split = ComputeSplit::partition;
 }
 
-/// Of messages between threads: who sends what over which lanes.
+/// Options of messages between threads: senders, operations and lanes.
 void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& words) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return sub->add_option(name, value, what)->capture_default_str();
   };
   o.threads = 1;
-  o.window = benchmark.window;  // shown as defaults
+  o.window = benchmark.window;  // shown as default
   add("--sizes", words.sizes, "bytes of a message: N, FROM:TO (doubled), or A,B,C; with K, M, G");
   add("--threads", o.threads, "that send in each process, and as many that receive")
       ->check(CLI::Range(1, 256));
@@ -264,13 +264,13 @@ void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& 
         ->check(CLI::IsMember({"own", "packed"}));
 }
 
-/// Of applications: how large they are, and over which lanes.
+/// Options of applications: their size and their lanes.
 void add_application(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& words) {
   const auto add = [&](const char* name, auto& value, const std::string& what) {
     return sub->add_option(name, value, what)->capture_default_str();
   };
   o.threads = 1;
-  o.blocks = benchmark.blocks;  // shown as defaults
+  o.blocks = benchmark.blocks;  // shown as default
   add("--sizes", words.sizes,
       std::string("bytes of ") + benchmark.sizes_are +
           "; N, FROM:TO (doubled), or A,B,C; with K, M, G");
@@ -282,7 +282,7 @@ void add_application(CLI::App* sub, const Benchmark& benchmark, Options& o, Word
     add("--blocks", o.blocks, benchmark.blocks_are)->check(CLI::Range(1, 256));
 }
 
-/// How threads and messages are cut.
+/// Options of the number of threads and partitions.
 void add_shape(CLI::App* sub, Options& o, Words& words) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return sub->add_option(name, value, what)->capture_default_str();
@@ -310,7 +310,7 @@ void add_shape(CLI::App* sub, Options& o, Words& words) {
       ->transform(CLI::CheckedTransformer(orders, CLI::ignore_case));
 }
 
-/// Of single steps of a round.
+/// Options of benchmarks that measure single steps of a round.
 void add_steps(CLI::App* sub, Options& o, Words& words) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return sub->add_option(name, value, what)->capture_default_str();
@@ -331,7 +331,7 @@ void add_steps(CLI::App* sub, Options& o, Words& words) {
       ->delimiter(',');
 }
 
-/// What threads do before they send.
+/// Options of the threads' work before they send.
 void add_work(CLI::App* sub, Options& o, Words& words) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return sub->add_option(name, value, what)->capture_default_str();
@@ -353,7 +353,7 @@ void add_work(CLI::App* sub, Options& o, Words& words) {
   sub->add_flag("--cold", o.cold, "message buffers are flushed from the caches before each round");
 }
 
-/// What is measured how often, and where it goes.
+/// Options of the method: ways, rounds and output.
 void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& words) {
   const auto add = [&](const char* name, auto& value, const char* what) {
     return sub->add_option(name, value, what)->capture_default_str();

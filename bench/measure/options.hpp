@@ -1,5 +1,5 @@
 #pragma once
-// What a benchmark is asked to do. Units stand in the names.
+// Options of a benchmark. Their names contain the units.
 
 #include <cstdint>
 #include <string>
@@ -9,14 +9,14 @@ namespace larklane::bench {
 
 enum class Order { ascending, descending, strided, random };
 enum class Scaling {
-  strong,  ///< sizes are of whole messages, --compute is of all threads together as given
-  weak,    ///< sizes are of one thread's share
+  strong,  ///< --sizes are whole messages, --compute is the time of all threads together
+  weak,    ///< --sizes are one thread's share
 };
 
-/// When a thread computes what it gives away.
+/// When a thread computes the partitions that it marks ready.
 enum class ComputeSplit {
-  thread,     ///< all of it before the first
-  partition,  ///< each just before it is given
+  thread,     ///< all partitions before the first Pready
+  partition,  ///< each partition just before its Pready
 };
 
 /// One of several points that differ in more than their size.
@@ -27,12 +27,12 @@ struct PointShape {
 
 struct Options {
   std::string benchmark;
-  std::string variant = "native";    ///< what `larklane bench` has put under it, for the record
-  std::vector<std::string> ways;     ///< alternatives, the first one is the baseline
+  std::string variant = "native";    ///< the preloaded library, for the record
+  std::vector<std::string> ways;     ///< the alternatives; the first one is the baseline
   std::vector<std::uint64_t> sizes;  ///< bytes
-  std::uint32_t threads = 4;         ///< that compute and send
+  std::uint32_t threads = 4;         ///< threads that compute and send
   std::uint32_t partitions_per_thread = 1;
-  std::uint32_t recv_partitions = 0;  ///< 0: as many as the sender has
+  std::uint32_t recv_partitions = 0;  ///< 0: as many as the sender's
   std::uint32_t iterations = 100;
   std::uint32_t warmup = 10;
   double compute_ns = 1e7;
@@ -43,29 +43,28 @@ struct Options {
   bool cold = false;
   Scaling scaling = Scaling::strong;
   Order order = Order::ascending;
-  std::uint32_t neighbours = 1;  ///< that rank 0 sends to
-  double budget_s = 0;           ///< 0: none
-  double limit_s = 30;           ///< of one round, then it counts as hung
+  std::uint32_t neighbours = 1;  ///< ranks that rank 0 sends to
+  double budget_s = 0;           ///< 0: no limit
+  double limit_s = 30;           ///< of one round; a longer one counts as hung
   std::uint32_t traces = 3;
-  // Of steps.
-  double late_ns =
-      0;  ///< that a thread takes longer than the others, or before the first partition
-  double hold_ns = 3e5;            ///< between the first partition and the others
-  bool is_bound = false;           ///< two threads, each on a core, the receiver on the second's
-  bool is_live = false;            ///< a partitioned channel is there while other calls are timed
-  std::string count;               ///< packets, doorbells: what a round gives a device to do
+  // Options of steps.
+  double late_ns = 0;     ///< delay of one thread behind the others, or before the first partition
+  double hold_ns = 3e5;   ///< delay between the first partition and the others
+  bool is_bound = false;  ///< two threads, each bound to a core, the receiver to the second one's
+  bool is_live = false;   ///< a partitioned channel exists while other calls are timed
+  std::string count;      ///< packets, doorbells: counts a round's requests to the device
   std::vector<PointShape> points;  ///< instead of sizes
-  // Of messages between threads.
+  // Options of messages between threads.
   std::string operation = "send";  ///< put, am
   std::uint32_t window = 64;       ///< messages of a thread before an answer
-  std::uint32_t lanes = 1;         ///< that all threads share
-  std::string completion = "queue", progress = "workers";  ///< of Larklane's; empty: posts alone
-  bool more_follow = false;               ///< each post of a window but the last says so
-  std::vector<std::string> of_exchanges;  ///< that were given, but mean nothing to posts alone
-  std::string layout = "own";             ///< of lanes: on lines of their own, or packed
-  std::uint32_t blocks = 0;               ///< of applications: 0 where there are none
-  bool yields = false;   ///< to others while it waits: there are more threads than cores
-  bool is_bare = false;  ///< no rounds but those that are asked for
+  std::uint32_t lanes = 1;         ///< lanes that all threads share
+  std::string completion = "queue", progress = "workers";  ///< Larklane's; empty: posts alone
+  bool more_follow = false;               ///< each post of a window but the last passes this hint
+  std::vector<std::string> of_exchanges;  ///< given, but ignored if it only posts
+  std::string layout = "own";             ///< of lanes: each on its own cache lines, or packed
+  std::uint32_t blocks = 0;               ///< of applications; 0: the application has none
+  bool yields = false;   ///< a waiting thread yields: there are more threads than cores
+  bool is_bare = false;  ///< only the requested rounds: no guards, no A/A
   std::string json, csv;
   bool quiet = false;
 
@@ -76,7 +75,7 @@ struct Options {
   std::uint64_t bytes_of(std::uint64_t size) const noexcept {
     return scaling == Scaling::weak ? size * threads : size;
   }
-  /// Those of point `index`, if points are given.
+  /// The options of point `index`, if points are given.
   Options at(std::size_t index) const {
     Options o = *this;
     if (index >= points.size()) return o;
@@ -85,14 +84,14 @@ struct Options {
     o.warmup = points[index].warmup;
     return o;
   }
-  /// Of way `everywhere`, processes are measured instead of threads.
+  /// Way `everywhere` measures processes instead of threads.
   bool is_everywhere() const;
   std::uint32_t threads_of_process() const { return is_everywhere() ? 1 : threads; }
 };
 
-/// Every rank parses the same words.
-/// @return  -1: go on with *options; otherwise the exit status, after `print`ing what is to be
-/// printed: 0 after --help, 2 after an error
+/// Every rank parses the same arguments.
+/// @return -1: continue with *options. Otherwise the exit status: 0 after --help, 2 after an error.
+///     If `print` is set, the help or the error is printed.
 int parse_options(int argc, char** argv, bool print, Options* options);
 
 }  // namespace larklane::bench

@@ -1,6 +1,6 @@
 #pragma once
-// Random numbers that depend on their name alone, not on who asked before: the same seed gives the
-// same noise to the same thread in the same round, whatever the schedule.
+// Random numbers that depend on their name alone, not on earlier calls. The same seed gives the
+// same noise to the same thread in the same round, independent of the schedule.
 
 #include <cmath>
 #include <cstdint>

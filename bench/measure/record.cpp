@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kSchema = 1;
 constexpr std::uint64_t kBootstrapSeed = 20220829;
 
-/// Whose name was parsed.
+/// The row of the record's benchmark; parsing has checked the name.
 const Benchmark& of(const Record& record) { return *find_benchmark(record.options.benchmark); }
 
 Json json_of(const RoundTrace& trace) {
@@ -30,13 +30,13 @@ Json json_of(const RoundTrace& trace) {
       {"transfers", transfers}, {"arrivals_ns", trace.arrivals_ns}, {"joined_ns", trace.joined_ns}};
 }
 
-/// Against the baseline: a ratio, or, of a share, a difference in percentage points.
+/// The change from the baseline: a ratio, or for a share a difference in percentage points.
 struct Change {
   double value;
   Interval interval;
 };
 
-/// @return none if a ratio would divide by nothing
+/// @return none if the ratio would divide by 0
 std::optional<Change> change_of(const std::vector<double>& values,
                                 const std::vector<double>& reference, bool is_share) {
   const double median = quantile(values, 0.5), base = quantile(reference, 0.5);
@@ -46,7 +46,7 @@ std::optional<Change> change_of(const std::vector<double>& values,
   return Change{median / base, ratio_interval(values, reference, kBootstrapSeed)};
 }
 
-/// Figures of one series: what the table shows.
+/// The figures of one series in the table.
 struct Line {
   Summary summary;
   Interval interval;
@@ -83,7 +83,7 @@ Json json_of(const Series& series, const Benchmark& benchmark, const Series& bas
     json["headline"][name + "_interval"] = {interval.lower, interval.upper};
   }
   json["samples"] = series.samples;
-  if (benchmark.formula != Formula::plain)  // no other sample says it
+  if (benchmark.formula != Formula::plain)  // no other sample shows it
     json["samples"][benchmark.name] = headline_values(benchmark, series, baseline);
   json["traces"] = Json::array();
   for (const RoundTrace& trace : series.traces) json["traces"].push_back(json_of(trace));
@@ -158,7 +158,7 @@ Json json_of(const Environment& e, const std::string& variant) {
   return json;
 }
 
-/// @return why it was not written; empty: it was
+/// @return why the file was not written; empty if it was
 std::string write_whole(const std::string& path, const std::string& text) {
   const int error = write_output_file(path, text);
   return error == 0 ? std::string() : output_file_problem(path, error, "name another file");
@@ -179,13 +179,13 @@ std::string number(double value) {
   return text;
 }
 
-/// As short as can be without losing a bit.
+/// The shortest text that loses no bit.
 std::string exact(double value) {
   char text[32];
   return {text, std::to_chars(std::begin(text), std::end(text), value).ptr};
 }
 
-/// Threads, and what they do.
+/// The threads and their work.
 std::string shape_text(const Options& o, const Benchmark& benchmark) {
   std::ostringstream text;
   text << o.threads << " threads, ";

@@ -13,10 +13,11 @@
 namespace larklane::bench {
 namespace {
 
-/// A detour takes some 20 bytes, so ten million of them.
+/// A detour takes about 20 bytes: room for more than ten million.
 constexpr std::uintmax_t kRecordingBytesMax = std::uintmax_t{1} << 28;
 
-/// The parser quotes the file. @return a short line that a terminal shows as it is
+/// The parser's message quotes the file.
+/// @return a short line that is safe to print on a terminal
 std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 200;
   std::string line(text.substr(0, kMost));
@@ -57,11 +58,11 @@ std::string problem_of(const Detours& detours) {
 double Detours::disturbed_ns(double compute_ns, std::size_t core, double begin_ns) const {
   const std::vector<Detour>& all = cores[core];
   double at_ns = begin_ns, left_ns = compute_ns;
-  double before_ns = 0, left_before_ns = 0;  // of and after earlier passes
+  double before_ns = 0, left_before_ns = 0;  // time of the earlier passes; work left after them
   auto next = std::ranges::upper_bound(all, begin_ns, {}, &Detour::begin_ns);
   if (next != all.begin()) {
     const Detour& last = *std::prev(next);
-    at_ns = std::max(at_ns, last.begin_ns + last.length_ns);  // begun in the midst of it
+    at_ns = std::max(at_ns, last.begin_ns + last.length_ns);  // it may begin in a detour
   }
   for (;;) {
     const bool is_pass_over = next == all.end();
@@ -69,7 +70,7 @@ double Detours::disturbed_ns(double compute_ns, std::size_t core, double begin_n
     if (left_ns <= until_ns - at_ns) return before_ns + at_ns + left_ns - begin_ns;
     left_ns -= until_ns - at_ns;
     if (is_pass_over) {
-      const double pass_ns = left_before_ns - left_ns;  // of work; the first was a part of one
+      const double pass_ns = left_before_ns - left_ns;  // of work; the first is partial
       const double more = left_before_ns > 0 ? std::ceil(left_ns / pass_ns) - 1 : 0;
       before_ns += (1 + more) * span_ns;
       left_ns -= more * pass_ns;

@@ -1,5 +1,5 @@
 #pragma once
-// Samples of one way at one point, and what a benchmark says of them.
+// Samples of one way at one point, and the headline figure of them.
 
 #include <cstdint>
 #include <map>
@@ -19,8 +19,8 @@ using Samples = std::map<std::string, std::vector<double>>;
 void add_metrics(const RoundTrace& trace, Samples* samples);
 
 struct Series {
-  std::string way;          ///< a second series of the baseline has a prime: A/A noise
-  std::string refused{};    ///< why there are no figures; empty if there are
+  std::string way;          ///< the second series of the baseline has a prime: A/A noise
+  std::string refused{};    ///< why there are no figures; empty if there are some
   bool is_early = false;    ///< the guard saw a part arrive while another was held back
   std::uint64_t wrong = 0;  ///< rounds whose payload or completion was wrong
   Samples samples{};
@@ -34,7 +34,7 @@ struct Point {
   std::vector<Series> series;  ///< the baseline first
 };
 
-/// The figure that a benchmark is about, one a round.
+/// The headline figure of a benchmark, one a round.
 /// @param baseline  of the same point: overhead and availability refer to its median
 std::vector<double> headline_values(const Benchmark& benchmark, const Series& series,
                                     const Series& baseline);

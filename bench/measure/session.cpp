@@ -29,7 +29,7 @@ void save(const Session& session) {
   write(record.options.csv, write_csv);
 }
 
-/// "[2/7] 262144 bytes  45 %, 12 s left", over itself on a terminal.
+/// Shows "[2/7] 262144 bytes  45 %, 12 s left" on a terminal, each time over the last one.
 class Progress {
  public:
   Progress(const Options& options) : options_(options), began_ns_(now_ns()) {}

@@ -1,5 +1,5 @@
 #pragma once
-// A benchmark, size by size: its table, its records, how far it is, and an end for what hangs.
+// Runs a benchmark size by size: table, records, progress, and a watchdog that ends a hung run.
 
 #include <cstdint>
 #include <functional>
@@ -9,29 +9,31 @@
 
 namespace larklane::bench {
 
-/// What the measuring is told while it goes on. Called on rank 0 only.
+/// Callbacks of the measuring code. Called on rank 0 only.
 struct Watcher {
-  /// And before the way is made: what hangs if that never ends.
+  /// Called also before the way is created, so that the watchdog can name a way whose creation
+  /// hangs.
   std::function<void(const std::string& way)> before_round;
   std::function<void(double share_done)> progress;
 };
 
-/// One of the processes that measure. Thread safety: single-owner.
+/// One of the measuring processes. Thread safety: single-owner.
 struct Session {
   Record* record;
-  bool tells;                        ///< rank 0
-  std::function<void()> end_launch;  ///< ends all processes, whatever they do; never returns
+  bool tells;                        ///< true on rank 0, which prints
+  std::function<void()> end_launch;  ///< ends all processes in any state; never returns
 };
 
-/// @param budget_ns  with --budget: rounds are dropped when more would take longer
+/// @param budget_ns  with --budget: the benchmark drops rounds that would exceed it
 using MeasureSize =
     std::function<Point(std::uint64_t size, double budget_ns, const Watcher& watcher)>;
 
-/// Writes out what is printed. @return `status`; if that is 0 and standard output did not take
-/// everything, kFailed after a message
+/// Flushes standard output.
+/// @return `status`; if that is 0 and standard output lost data, kFailed after a message
 int printed(int status);
 
-/// All sizes of the options. Collective. @return the exit status
+/// Measures all sizes of the options. Collective.
+/// @return the exit status
 int measure_sizes(const Session& session, const MeasureSize& measure);
 
 }  // namespace larklane::bench

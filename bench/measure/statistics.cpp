@@ -19,7 +19,7 @@ double quantile_of_sorted(std::span<const double> sorted, double fraction) {
   return sorted[low] + (sorted[high] - sorted[low]) * (position - std::floor(position));
 }
 
-/// Median of as many samples as there are, drawn with replacement.
+/// Median of a resample: as many samples as given, drawn with replacement.
 double median_of_resample(std::span<const double> samples, Random& random,
                           std::vector<double>& space) {
   space.resize(samples.size());

@@ -1,5 +1,5 @@
 #pragma once
-// Statistics of samples: nothing is clamped, nothing is left out.
+// Statistics of samples, without clamping or removal of outliers.
 
 #include <cstdint>
 #include <span>
@@ -18,19 +18,19 @@ struct Summary {
 };
 Summary summary_of(std::span<const double> samples);
 
-/// 95 % interval.
+/// A 95 % interval.
 struct Interval {
   double lower, upper;
 };
 
-/// Percentile bootstrap of the median. Same seed, same interval. (Efron, The Annals of Statistics
-/// 7(1), 1979)
+/// Percentile bootstrap of the median. The same seed gives the same interval. (Efron, The Annals of
+/// Statistics 7(1), 1979)
 Interval median_interval(std::span<const double> samples, std::uint64_t seed);
 
-/// Percentile bootstrap of median(candidate) / median(baseline), the two drawn independently.
+/// Percentile bootstrap of median(candidate) / median(baseline), each drawn independently.
 Interval ratio_interval(std::span<const double> candidate, std::span<const double> baseline,
                         std::uint64_t seed);
-/// The same of median(candidate) - median(baseline).
+/// The same for median(candidate) - median(baseline).
 Interval difference_interval(std::span<const double> candidate, std::span<const double> baseline,
                              std::uint64_t seed);
 

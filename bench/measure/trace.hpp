@@ -1,6 +1,6 @@
 #pragma once
-// What happened in one round of a benchmark, on one clock. Written by a running benchmark, by the
-// simulation, or by hand in a test: the formulas (metrics.hpp) see no difference.
+// The events of one round of a benchmark, on one clock. A running benchmark, the simulation or a
+// test writes it: the formulas (metrics.hpp) do not depend on its origin.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace larklane::bench {
 
-/// One part of a message on its way: from the moment when its thread has it ready (just before
-/// Pready, Send or Put is called, so that the call is inside) to the moment when the receiver knows
-/// that it is there.
+/// One part of a message in flight. It begins when the thread has the part ready, just before it
+/// calls Pready, Send or Put, so that the call counts. It ends when the receiver knows of the
+/// arrival.
 struct Transfer {
   double begin_ns;
   double end_ns;
@@ -20,25 +20,25 @@ struct Transfer {
 /// Thread safety: immutable.
 struct RoundTrace {
   std::vector<Transfer> transfers;  ///< not empty, any order
-  /// When the receiver saw each part that it can tell from the others, any order, not empty. Of
-  /// several receivers one after the other, as many of each.
+  /// When the receiver saw each part that it can distinguish, in any order, not empty. With several
+  /// receivers: one after the other, the same number for each.
   std::vector<double> arrivals_ns;
-  /// When the last thread had finished computing: a program with one send after the join could not
-  /// have sent before.
+  /// When the last thread finished computing: the earliest time for a program that sends once after
+  /// the join.
   double joined_ns;
   std::size_t receivers = 1;
 };
 
-/// Arrivals by receive partition as transfers by send partition: one has arrived when every receive
-/// partition that shares a byte with it has.
+/// Converts arrivals by receive partition to transfers by send partition. A send partition arrives
+/// when the last receive partition that shares a byte with it arrives.
 /// @param ready_ns   [S] by send partition
 /// @param arrived_ns [R] by receive partition
 /// @param bytes      of the whole message, a multiple of S
 std::vector<Transfer> transfers_of(const std::vector<double>& ready_ns,
                                    const std::vector<double>& arrived_ns, std::uint64_t bytes);
 
-/// Did a receive partition arrive before a send partition that it shares a byte with was ready?
-/// @param offset_ns  what the receiver's clock is ahead of the sender's at least
+/// True if a receive partition arrives before a send partition that shares a byte with it is ready.
+/// @param offset_ns  a lower bound of the receiver's clock minus the sender's
 bool arrives_before_ready(const std::vector<double>& ready_ns,
                           const std::vector<double>& arrived_ns, double offset_ns);
 

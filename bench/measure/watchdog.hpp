@@ -1,5 +1,5 @@
 #pragma once
-// Ends a program that hangs, after saving what has been measured.
+// Ends a program that hangs, after saving the results so far.
 
 #include <chrono>
 #include <condition_variable>
@@ -10,8 +10,8 @@
 
 namespace larklane::bench {
 
-/// Thread safety: feed() by one thread. on_hang runs on the watchdog's own thread, while the fed
-/// one hangs.
+/// Thread safety: one thread calls feed(). on_hang runs on the watchdog's own thread, while the
+/// feeding thread hangs.
 class Watchdog {
  public:
   Watchdog(double limit_s, std::function<void(const std::string& what)> on_hang)
@@ -19,7 +19,7 @@ class Watchdog {
         on_hang_(std::move(on_hang)),
         thread_([this](const std::stop_token& stop) { watch(stop); }) {}
 
-  /// `what` begins now, and whatever was before has ended.
+  /// `what` begins now; the previous activity has ended.
   void feed(const std::string& what) {
     const std::scoped_lock lock(mutex_);
     what_ = what;
@@ -43,7 +43,7 @@ class Watchdog {
   std::condition_variable_any wake_;
   std::string what_;  // guarded by mutex_
   std::chrono::steady_clock::time_point fed_;
-  std::jthread thread_;  // last: ends before what it uses
+  std::jthread thread_;  // last: joined before the members that it uses are destroyed
 };
 
 }  // namespace larklane::bench

@@ -1,6 +1,6 @@
 #pragma once
-// Where a launch without an MPI runs: what each process says of itself, put together.
-// Pure functions; thread safety: thread-safe.
+// Description of a launch without an MPI, built from a card of each process. Pure functions; thread
+// safety: thread-safe.
 
 #include <sched.h>
 
@@ -12,7 +12,7 @@
 
 namespace larklane::bench {
 
-/// What a process says of itself: plain bytes.
+/// A process's description of itself: plain bytes.
 struct Card {
   std::size_t host;  ///< a hash of the kernel's start
   int threads;
@@ -21,7 +21,7 @@ struct Card {
 };
 
 Card card_of_this(const Options& options);
-/// @param cards  of all, by rank
+/// @param cards  of all ranks, by rank
 Environment environment_of(std::span<const Card> cards);
 
 }  // namespace larklane::bench

@@ -1,6 +1,6 @@
 #pragma once
-// Messages between the threads of pairs of processes, over any transport: what is measured, and
-// what is checked. `World` is one: Larklane (native.cpp), or an MPI (suite/messages.cpp).
+// Messages between the threads of pairs of processes, over any transport: measurement and checks. A
+// `World` is Larklane (native.cpp), LCI (lci_exchange.hpp) or an MPI (suite/messages.cpp).
 
 #include <algorithm>
 #include <cstddef>
@@ -22,7 +22,7 @@
 
 namespace larklane::bench {
 
-/// How many lanes a way has in a process; thread t uses number t modulo that.
+/// Number of a way's lanes in a process; thread t uses lane t modulo this number.
 inline std::uint32_t lanes_of(const std::string& way, const Options& o) {
   const std::uint32_t threads = o.threads_of_process();
   return way == "shared" || way == "nothing" ? std::min(o.lanes, threads) : threads;
@@ -31,12 +31,12 @@ inline std::uint32_t lanes_of(const std::string& way, const Options& o) {
 /// One process's part, the same for all ways of a size.
 struct Shape {
   const Options* options;
-  std::uint64_t bytes;   ///< of a message
-  std::uint64_t stride;  ///< of its place in memory
+  std::uint64_t bytes;   ///< bytes of a message
+  std::uint64_t stride;  ///< bytes from one message to the next in memory
   std::uint32_t threads;
   int peer;
-  bool is_first;                 ///< it begins: sends, or sends first
-  std::span<std::byte> out, in;  ///< a window for each thread, one after the other
+  bool is_first;                 ///< this side begins: it sends, or sends first
+  std::span<std::byte> out, in;  ///< one window for each thread, in order
 
   std::uint64_t place(std::uint32_t thread, std::uint32_t slot) const noexcept {
     return (std::uint64_t{thread} * options->window + slot) * stride;
@@ -50,7 +50,8 @@ struct Shape {
   std::uint32_t lanes(const std::string& way) const { return lanes_of(way, *options); }
 };
 
-/// A message begins and ends with its number. @return the bytes of it that there is room for
+/// A message begins and ends with its number.
+/// @return how many bytes of the number fit
 inline std::uint64_t stamp_bytes(std::uint64_t bytes) { return std::min<std::uint64_t>(8, bytes); }
 
 inline void stamp(std::byte* message, std::uint64_t bytes, std::uint64_t number) {
@@ -62,14 +63,15 @@ inline bool has_stamp(const std::byte* message, std::uint64_t bytes, std::uint64
          (bytes < 16 || std::memcmp(message + bytes - 8, &number, 8) == 0);
 }
 
-/// Ways in turns: A B A', as the other benchmarks. World has
-///   rank(), size(), gather(number): that of each rank; collective,
-///   make_way(name, shape): collective, in the same order everywhere. A way has begin_round(),
-///     end_round(), and an end(thread) for each thread, which is that thread's alone:
-///     enter(), leave(): by the thread, around its turns of a round
-///     post_receives(): a window of them; wait_receives(): until all are there;
-///     message(slot): what came, until release(); release(): before post_receives() and at the end
-///     post_send(slot); wait_sends(): until what was posted may be written again
+/// Measures ways in turns, A B A', like the other benchmarks. World has
+///   rank(), size(), gather(number): the number of each rank; collective,
+///   make_way(name, shape): collective, in the same order on all ranks. A way has begin_round(),
+///     end_round(), and an end(thread) for that thread alone:
+///     enter(), leave(): called by the thread around its turns of a round
+///     post_receives(): posts a window of receives; wait_receives(): until all are complete;
+///     message(slot): a received message, valid until release();
+///     release(): before post_receives() and at the end
+///     post_send(slot); wait_sends(): until the send buffers may be reused
 ///     answer(), wait_answer(): a message of no bytes.
 /// Thread safety: single-owner.
 template <class World>
@@ -120,7 +122,7 @@ class Exchange {
 
  private:
   static constexpr std::uint64_t kLineBytes = 64;
-  static constexpr double kRoundNs = 5e6;  ///< so that the start of threads does not count
+  static constexpr double kRoundNs = 5e6;  ///< long enough to hide the start of the threads
   static constexpr std::uint64_t kTurnsMax = 1u << 20;
 
   struct alignas(64) OfThread {
@@ -155,12 +157,12 @@ class Exchange {
     }
   }
   void next_receives(End& end, bool is_last) {
-    if (is_last) return;  // and leave the last window, which is checked whole
+    if (is_last) return;  // keep the last window: wrong_inside() checks all its bytes
     end.release();
     end.post_receives();
   }
 
-  /// Receives are posted before the other side may send.
+  /// The receives of a turn are posted before the other side may send it.
   void take_turns(End& end, std::uint32_t thread, std::uint64_t turns) {
     for (std::uint64_t turn = 1; turn <= turns; ++turn) {
       if (shape_.is_first) {
@@ -182,7 +184,7 @@ class Exchange {
     }
   }
 
-  /// Another for each rank, thread and slot of each round.
+  /// Unique for each rank, thread and slot of each round.
   std::uint64_t key(int rank, std::uint32_t thread, std::uint32_t slot) const {
     const auto ranks = static_cast<std::uint64_t>(world_.size());
     return ((round_ * ranks + static_cast<std::uint64_t>(rank)) * threads_ + thread) * o_.window +
@@ -193,7 +195,7 @@ class Exchange {
     for (std::uint32_t thread = 0; thread < threads_; ++thread)
       for (std::uint32_t slot = 0; slot < o_.window; ++slot) each(thread, slot);
   }
-  /// Of what lies between the numbers.
+  /// Checks the bytes between the two numbers.
   std::uint64_t wrong_inside(Way& way) {
     std::uint64_t wrong = 0;
     for_each_message([&](std::uint32_t thread, std::uint32_t slot) {
@@ -205,8 +207,8 @@ class Exchange {
     return wrong;
   }
 
-  /// @return what it took, on the side that begins: from the first thread's begin to the last one's
-  ///         end, the longest of all pairs
+  /// @return time on the side that begins: from the first thread's begin to the last thread's end,
+  ///     the longest of all pairs
   double round(Way& way, std::uint64_t turns, Series& series, bool counts) {
     feed(series.way);
     ++round_;
@@ -265,10 +267,10 @@ class Exchange {
     series.samples["round_ns"].push_back(took_ns);
   }
 
-  /// So many that a round takes kRoundNs. Collective.
+  /// Number of turns for which a round takes kRoundNs. Collective.
   std::uint64_t turns_of_round(Way& way, Series& series) {
     std::uint64_t turns = 1;
-    (void)round(way, turns, series, false);  // lanes are connected
+    (void)round(way, turns, series, false);  // the first round connects the lanes
     for (;;) {
       const double took_ns = std::max(round(way, turns, series, false), 1.0);
       if (took_ns >= kRoundNs || turns >= kTurnsMax) return turns;

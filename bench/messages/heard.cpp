@@ -50,7 +50,7 @@ class OfCounter final : public Heard {
   std::uint64_t before_ = 0;
 };
 
-/// Ready after all signals, neither more nor less.
+/// Ready after exactly `signals` signals.
 class OfSynchronizer final : public Heard {
  public:
   OfSynchronizer(CompletionDomain& domain, std::uint32_t signals)
@@ -66,7 +66,7 @@ class OfSynchronizer final : public Heard {
   Synchronizer synchronizer_;
 };
 
-/// Its state is written until this succeeds.
+/// The handler writes its state until free() succeeds.
 void free_handler(Handler& handler, Waiter& waiter) {
   while (!handler.free().ok()) waiter.turn();
 }
@@ -78,13 +78,13 @@ class OfHandler final : public Heard {
   ~OfHandler() override { free_handler(handler_, waiter_); }
   CompletionObject& object() noexcept override { return handler_; }
   bool has(std::uint64_t ends) override {
-    // acquire: what the operations did; pairs with take()'s release
+    // acquire: the operations' results; pairs with take()'s release
     if (heard_.load(std::memory_order_acquire) < ends) return false;
     // relaxed: ordered by the load above
     if (has_failed_.load(std::memory_order_relaxed)) give_up("an operation", Errc::kTransfer);
     return true;
   }
-  // relaxed: nobody else writes now
+  // relaxed: no other thread writes now
   void restart() override { heard_.store(0, std::memory_order_relaxed); }
 
  private:

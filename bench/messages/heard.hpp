@@ -1,5 +1,5 @@
 #pragma once
-// The four completion objects behind one face: has so much been heard?
+// One interface for the four completion objects: have this many operations ended?
 
 #include <cstdint>
 #include <memory>
@@ -12,21 +12,20 @@
 
 namespace larklane::bench {
 
-/// Hears of the ends of operations. One that has failed ends the process.
-/// Thread safety: single-owner.
+/// Counts the ends of operations. A failed operation ends the process. Thread safety: single-owner.
 class Heard {
  public:
   virtual ~Heard() = default;
   virtual CompletionObject& object() noexcept = 0;
-  /// Of as many since the last restart()?
+  /// True if this many operations have ended since the last restart().
   virtual bool has(std::uint64_t ends) = 0;
-  /// @pre it has heard of all that will come
+  /// @pre all operations have ended
   virtual void restart() = 0;
 };
 
-/// @param kind     as --completion says
-/// @param signals  what a synchronizer waits for
-/// @param waiter   outlives it
+/// @param kind     as in --completion
+/// @param signals  signals that a synchronizer waits for
+/// @param waiter   outlives the returned object
 std::unique_ptr<Heard> make_heard(const std::string& kind, CompletionDomain& domain,
                                   std::uint32_t signals, Waiter& waiter);
 
@@ -34,7 +33,7 @@ std::unique_ptr<Heard> make_heard(const std::string& kind, CompletionDomain& dom
 class Arrivals {
  public:
   virtual ~Arrivals();
-  /// Have all come since the last release()?
+  /// True if all have arrived since the last release().
   virtual bool are_all_there() = 0;
   /// @return number for the peer
   virtual RemoteCompletion register_remote() = 0;
@@ -43,7 +42,8 @@ class Arrivals {
 
  protected:
   explicit Arrivals(std::uint32_t count) : slots_(count) {}
-  /// What tells of no slot, or of one that is taken, is not counted. @return is it counted?
+  /// Ignores a failed completion, and one whose slot does not exist or is taken.
+  /// @return true if the completion counts
   static bool keep(std::vector<Completion>& slots, const Completion& completion) noexcept;
 
   std::vector<Completion> slots_;

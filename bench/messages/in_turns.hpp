@@ -1,5 +1,5 @@
 #pragma once
-// Rounds of several ways in turns, whatever moves their bytes.
+// Rounds of several ways in turns, over any transport.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace larklane::bench {
 
-/// How many fit into --budget beside the warm-up; rank 0's clock decides. Collective.
+/// Number of rounds that fit into --budget beside the warm-up; rank 0's clock decides. Collective.
 template <class World>
 std::uint32_t rounds_within(const Options& o, World& world, double budget_ns, double warmup_ns,
                             std::uint32_t warmup) {
@@ -25,8 +25,8 @@ std::uint32_t rounds_within(const Options& o, World& world, double budget_ns, do
   return static_cast<std::uint32_t>(world.gather(rounds)[0]);
 }
 
-/// Warm-up, then A B A', as the other benchmarks. Collective.
-/// @param point  has a series for each way; gets the first one's second
+/// Warm-up, then A B A', like the other benchmarks. Collective.
+/// @param point  has a series for each way; gets a second series of the first way
 /// @param round  (way's index, its series, does it count?)
 template <class World, class Round>
 void measure_in_turns(const Options& o, World& world, const Watcher& watcher, double budget_ns,

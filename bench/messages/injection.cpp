@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kRoundNs = 5e6;
 
-/// One thread's. Thread safety: single-owner.
+/// One thread's part. Thread safety: single-owner.
 class Injector {
  public:
   Injector(NativeWorld& world, const Shape& shape, std::uint32_t thread, double timer_ns)
@@ -28,7 +28,7 @@ class Injector {
     of_receive_.signals_always = true;
   }
 
-  /// @return ns that a message took to be posted, of `turns` windows
+  /// @return ns to post a message, mean of `turns` windows
   double round(Vci& vci, std::uint64_t turns) {
     Waiter waiter(vci, shape_.options->yields, true);
     double spent_ns = 0;
@@ -120,9 +120,9 @@ class Injection {
       series.samples["held_share"].push_back((after.held - before.held) / (after.all - before.all));
     }
   }
-  /// So many that a round takes kRoundNs.
+  /// Number of turns for which a round takes kRoundNs.
   std::uint64_t turns_of_round(Series& series) {
-    round(series.way, series, 1, false);  // lanes are connected
+    round(series.way, series, 1, false);  // the first round connects the lanes
     for (std::uint64_t turns = 1;; turns *= 2) {
       const double began_ns = now_ns();
       round(series.way, series, turns, false);

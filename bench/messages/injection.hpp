@@ -1,6 +1,6 @@
 #pragma once
-// How fast the threads of one process hand messages to the network: to themselves, in windows that
-// nobody takes in meanwhile. What a lane costs where no peer limits it.
+// Message rate of posts alone: the threads of one process send to themselves, in windows that are
+// received only afterwards. This shows a lane's own cost, without a peer that limits it.
 
 #include <cstdint>
 
@@ -10,9 +10,9 @@
 
 namespace larklane::bench {
 
-/// Of all ways in turns, A B A'. Each message is looked at when it is taken in, which does not
-/// count; a window that finds no room does. Samples: rate_per_s; held_share, of the uses of lanes
-/// that have found another thread there.
+/// Measures all ways in turns, A B A'. Receiving and checking the messages is not timed; retries of
+/// a full window are. Samples: rate_per_s; held_share, the share of lane uses that found another
+/// thread there.
 /// @pre one rank
 Point measure_injection(const Record& record, std::uint64_t bytes, double budget_ns,
                         const Watcher& watcher, NativeWorld& world);

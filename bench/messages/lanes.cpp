@@ -1,4 +1,4 @@
-// `larklane bench lanes`: the library with each of what keeps lanes apart turned off, way by way.
+// `larklane bench lanes`: the library with each separation of lanes turned off, way by way.
 
 #include <cerrno>
 #include <map>
@@ -29,7 +29,7 @@ const std::map<std::string, Switches> kWays{
      {.progress = Progress::all_lanes, .has_own_locks = false, .has_own_requests = false}},
 };
 
-/// As Context::create_vci() makes one; but here lanes stay, whatever the way.
+/// As in Context::create_vci(), but the lanes are the same for all ways.
 void enter(const std::string& way, Vci& vci) {
   if (way == kSingleThreaded && !vci.inside().vci().own())
     give_up("membarrier(2)", Status(Errc::kSystem, ENOSYS));

@@ -1,5 +1,5 @@
-// The same messages by LCI v2, for comparison: two processes, from any launcher that LCI knows; see
-// one_pair.hpp. LCI_ATTR_OFI_PROVIDER_NAME names libfabric's provider.
+// The same messages over LCI v2, for comparison: two processes, from any launcher that LCI
+// supports; see one_pair.hpp. LCI_ATTR_OFI_PROVIDER_NAME selects libfabric's provider.
 
 #include <sched.h>
 
@@ -40,7 +40,7 @@ class Messenger {
   Messenger& operator=(const Messenger&) = delete;
 
   int rank() const { return rank_; }
-  // LCI's posts can't say that more follow.
+  // LCI's posts have no hint that more follow.
   bool send(std::uint32_t tag, const void* buffer, std::uint64_t bytes, bool) {
     return posted([&] {
       return lci::post_send_x(1 - rank_, const_cast<void*>(buffer), bytes, first_tag_ + tag, told_)

@@ -1,5 +1,5 @@
 #pragma once
-// Messages between threads by LCI v2: what native.cpp does by Larklane. `World` is the one of
+// Messages between threads over LCI v2, as native.cpp over Larklane. `World` is that of
 // applications/lci.cpp: lane(index), turn(index), gather(number).
 
 #include <sched.h>
@@ -14,12 +14,12 @@
 
 namespace larklane::bench {
 
-/// What one thread calls. Where several use a device LCI's messages do not keep their order, so
-/// each place of a window has a tag of its own. Thread safety: single-owner.
+/// A thread's calls. LCI reorders the messages of several threads on one device, so each slot of a
+/// window has its own tag. Thread safety: single-owner.
 template <class World>
 class LciEnd {
  public:
-  /// What is sent, and received into, lies in these: of the lane's device.
+  /// Memory of sends and receives, registered with the lane's device.
   struct Memory {
     lci::mr_t out, in;
   };
@@ -80,9 +80,9 @@ class LciEnd {
  private:
   struct Ends {
     lci::comp_t told = lci::alloc_counter();
-    std::int64_t posted = 0;  ///< of which it hears
+    std::int64_t posted = 0;  ///< operations that signal it
   };
-  static constexpr unsigned kMissesMax = 200;  ///< before other threads
+  static constexpr unsigned kMissesMax = 200;  ///< before it yields
 
   std::uint32_t window() const { return shape_.options->window; }
   lci::tag_t tag(std::uint32_t place) const { return thread_ * (window() + 1) + place; }
@@ -115,7 +115,7 @@ class LciEnd {
   unsigned misses_ = 0;
 };
 
-/// Devices in the place of lanes. Making and destroying it is collective.
+/// Devices as lanes. Creation and destruction are collective.
 template <class World>
 class LciWay {
  public:
@@ -152,7 +152,7 @@ class LciWay {
   std::vector<std::unique_ptr<LciEnd<World>>> ends_;
 };
 
-/// What Exchange wants of a world.
+/// The world that Exchange needs.
 template <class World>
 class LciRanks {
  public:
@@ -171,7 +171,7 @@ class LciRanks {
   World& world_;
 };
 
-/// Empty: LCI can do what is asked for, as this program knows it.
+/// @return why this program can't run the options over LCI; empty if it can
 inline std::string refusal_of_lci(const Options& options) {
   const char* const of_lci = ": not of LCI, here";
   if (options.operation != "send") return "--operation " + options.operation + of_lci;

@@ -1,4 +1,4 @@
-// `larklane bench message-rate` and its like, and applications, without an MPI.
+// `larklane bench message-rate`, its variants, and the applications, without an MPI.
 
 #include "applications/applications.hpp"
 #include "applications/ports.hpp"

@@ -39,7 +39,7 @@ T got(larklane::Result<T> result, const char* what) {
 class Messenger {
  public:
   static constexpr bool kKeepsOrder = true;
-  /// @param lane  null: one of its own
+  /// @param lane  null: the messenger creates its own
   Messenger(Context& context, const one_pair::Options& options, std::uint32_t thread, Vci* lane)
       : rank_(context.rank()),
         first_tag_(thread * one_pair::kTags),
@@ -52,7 +52,7 @@ class Messenger {
         heard_(got(CompletionQueue::create(context.completions()), "queue")),
         counter_(got(Counter::create(context.completions()), "counter")) {
     options_.completion = counts_ ? static_cast<CompletionObject*>(&counter_) : &told_;
-    // The number of `heard_` for the peer, who needs it for active messages.
+    // The peer's active messages name this number of `heard_`.
     const RemoteCompletion mine = got(heard_.register_remote(), "register_remote");
     std::uint32_t pending = receive(kNumber, &there_, sizeof there_);
     pending += send(kNumber, &mine, sizeof mine, false);
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
   one_pair::Options options;
   if (const int status = one_pair::parse(argc, argv, &options); status != 0)
     return status < 0 ? 0 : status;
-  // As many lanes as are asked for, however few cores there are.
+  // As many lanes as threads, even with fewer cores.
   if (options.threads > 1)
     ::setenv("LARKLANE_VCI_COUNT_MAX", std::to_string(options.threads).c_str(), 0);
   std::string problem;

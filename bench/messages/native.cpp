@@ -26,7 +26,7 @@ NativeEnd::NativeEnd(NativeWorld& world, const std::string& way, const Shape& sh
   if (o.operation == "am") arrivals_ = make_arrivals(o.completion, domain, o.window, waiter_);
   of_send_.completion = &sends_->object();
   of_send_.region = memory.out;
-  of_send_.signals_always = o.completion == "synchronizer";  // which counts all of a window
+  of_send_.signals_always = o.completion == "synchronizer";  // it counts a window
   of_receive_.completion = &receives_->object();
   of_receive_.region = memory.in;
   of_control_.completion = &control_;
@@ -90,7 +90,7 @@ void NativeEnd::wait_sends() {
   waiter_.until([&] { return sends_->has(posted_); });
   sends_->restart();
   posted_ = 0;
-  if (puts_) send_nothing(data_tag_);  // all puts are there
+  if (puts_) send_nothing(data_tag_);  // all puts have arrived
 }
 
 void NativeEnd::wait_answer() {

@@ -1,5 +1,5 @@
 #pragma once
-// Messages between threads by Larklane: what suite/messages.cpp does with an MPI.
+// Messages between threads over Larklane, as suite/messages.cpp over an MPI.
 
 #include <cstdint>
 #include <memory>
@@ -13,20 +13,20 @@
 
 namespace larklane::bench {
 
-/// What the threads of a way share. Thread safety: immutable.
+/// State that the threads of a way share. Thread safety: immutable.
 struct Memory {
   const Region* out;
   const Region* in;
-  RemoteRegion theirs;  ///< that the peer receives into
+  RemoteRegion theirs;  ///< the peer's receive memory
 };
 
-/// What one thread calls. Thread safety: single-owner.
+/// A thread's calls. Thread safety: single-owner.
 class NativeEnd {
  public:
   NativeEnd(NativeWorld& world, const std::string& way, const Shape& shape, const Memory& memory,
             std::uint32_t thread, Vci& vci);
 
-  /// Both sides of a pair, thread by thread, before anything else.
+  /// Exchanges numbers with the peer's thread. Both sides call this first, thread by thread.
   void meet();
 
   void enter() { world_.enter(way_, waiter_.vci()); }
@@ -50,17 +50,17 @@ class NativeEnd {
   const Shape& shape_;
   const Memory& memory_;
   const std::uint32_t thread_, data_tag_, answer_tag_;
-  const bool puts_, signals_;  ///< puts that end with a message, or that signal each
+  const bool puts_, signals_;  ///< puts, followed by one message or each with a signal
   Waiter waiter_;
   std::unique_ptr<Heard> sends_, receives_;
-  std::unique_ptr<Arrivals> arrivals_;  ///< of active messages; null: there are none
-  CompletionQueue control_;             ///< hears of receives of no bytes
+  std::unique_ptr<Arrivals> arrivals_;  ///< active messages; null: there are none
+  CompletionQueue control_;             ///< signaled by receives of no bytes
   PostOptions of_send_, of_receive_, of_control_;
-  RemoteCompletion there_ = 0;  ///< what hears of arrivals at the peer
-  std::uint64_t posted_ = 0;    ///< sends that will be heard of
+  RemoteCompletion there_ = 0;  ///< the peer's completion object for arrivals
+  std::uint64_t posted_ = 0;    ///< sends whose completion is signaled
 };
 
-/// Making and destroying it is collective.
+/// Creation and destruction are collective.
 class NativeWay {
  public:
   NativeWay(NativeWorld& world, const std::string& name, const Shape& shape);
@@ -68,7 +68,7 @@ class NativeWay {
   NativeWay& operator=(const NativeWay&) = delete;
 
   NativeEnd& end(std::uint32_t thread) { return *ends_[thread]; }
-  /// With --progress dedicated a thread serves all lanes from then on.
+  /// With --progress dedicated, begin_round() starts a thread that makes progress on all lanes.
   void begin_round();
   void end_round() { progress_ = {}; }
 

@@ -1,15 +1,14 @@
 #pragma once
-// Messages between two processes: time of one among many, or half a round trip, whatever moves
-// them.
+// Messages between two processes over any transport: time of one among many, or half a round trip.
 //
 //   PROGRAM rate|half [--bytes N] [--window N] [--rounds N] [--way send|am] [--completion KIND]
 //           [--threads N] [--lanes own|shared] [--more-follow] [--calls first|second|both]
 //
-// Every message carries its number, which is checked. Last line, of rank 0: {"samples": [ns ...],
-// "wrong": N}. Of several threads, each with its like at the peer, a
-// sample is what a message costs each of them, from when all are there until all are through, the
-// waking of those that waited included. With --calls the samples are system calls of that
-// process for each message, which it prints; of both: their sum.
+// The receiver checks the number in every message. Last line, of rank 0: {"samples": [ns ...],
+// "wrong": N}. Each thread has a partner thread in the peer. With several threads, a sample is the
+// time per message of each. It runs from a barrier of all threads to the next, so it includes
+// waking the waiting threads. With --calls the samples are system calls per message. The process
+// that makes them prints them; `both`: rank 0 prints the sum.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -32,8 +31,8 @@
 
 namespace one_pair {
 
-constexpr std::uint64_t kTurns = 200, kWarmup = 2;  // turns of a sample; samples before
-/// Tags, of each thread its own; of what is below 8 the messenger's own are 0 and 4 to 7.
+constexpr std::uint64_t kTurns = 200, kWarmup = 2;  // turns of a sample; samples of the warm-up
+/// Tags of a thread. Of the tags below 8, the messenger itself uses 0 and 4 to 7.
 enum Tag : std::uint32_t { kData = 1, kAnswer = 2, kSamples = 3, kTags = 8 };
 
 struct Options {
@@ -41,19 +40,19 @@ struct Options {
   std::uint64_t bytes = 8, window = 64, rounds = 20;
   std::uint32_t threads = 1;
   bool tells_more = false;
-  std::string calls{};                   // whose system calls are counted; empty: times are taken
-  std::optional<SystemCalls> counter{};  // from before anything is set up
+  std::string calls{};                   // process whose system calls count; empty: measures time
+  std::optional<SystemCalls> counter{};  // counts from before any setup
 };
 
-/// A thread of one of the two processes. A messenger, its own, moves messages between it and its
-/// like, and makes progress:
-///   kKeepsOrder    do messages of one thread match in their order, whoever uses its lane, too?
+/// A thread of one of the two processes. Its messenger moves messages to and from its partner
+/// thread, and makes progress:
+///   kKeepsOrder    true if a thread's messages match in order, even if others use its lane, too
 ///   int rank()
 ///   bool send(tag, buffer, bytes, do_more_follow), am(buffer, bytes, do_more_follow)
-///                                                     false: the buffer is the caller's again
-///   bool receive(tag, buffer, bytes)                  false: the message is there
-///   bool wait_one()   for one of those that answered true; false: it has failed
-///   void hear(take)   one active message: calls take(buffer, bytes)
+///                                                     false: the caller may reuse the buffer
+///   bool receive(tag, buffer, bytes)                  false: the message has arrived
+///   bool wait_one()   waits for one call that returned true; false: it failed
+///   void hear(take)   waits for an active message and calls take(buffer, bytes)
 template <class Messenger>
 class Side {
  public:
@@ -121,7 +120,7 @@ class Side {
       sum_ += number_in(buffer);
     ++received_;
   }
-  /// In whatever order: each number once, as far as a sum tells.
+  /// Messages may arrive in any order: the sum of their numbers must be right.
   void end_window() {
     if (Messenger::kKeepsOrder || options_.threads == 1) return;
     for (std::uint64_t number = received_ - options_.window; number != received_; ++number)
@@ -141,7 +140,7 @@ class Side {
   std::uint64_t sent_ = 0, received_ = 0, sum_ = 0, wrong_ = 0;
 };
 
-/// @return the exit status of a program that can't go on; 0: it can
+/// @return 0 if the program can run, otherwise its exit status
 inline int parse(int argc, char** argv, Options* options) {
   CLI::App app("Messages between two processes: time of one among many, or half a round trip.");
   app.add_option("what", options->what)->required()->check(CLI::IsMember({"rate", "half"}));
@@ -197,9 +196,10 @@ void add_those_of_second(Messenger& messenger, std::vector<double>* samples) {
   for (std::size_t i = 0; i < seconds.size(); ++i) (*samples)[i] += seconds[i];
 }
 
-/// Measures, and prints on the rank that is asked for. @return how many messages were wrong here
-/// @param make  make(thread), a messenger in a std::unique_ptr: called by that thread, one after
-///              the other, the same way in both processes, and so are they destroyed
+/// Measures, and prints on the rank that the options select.
+/// @return the number of wrong messages in this process
+/// @param make  make(thread) returns a messenger in a std::unique_ptr. Each thread calls it in
+///     turn, in the same order in both processes, and destroys its messenger in this order.
 template <class Make>
 std::uint64_t measure(Make&& make, const Options& options) {
   using Messenger = typename std::invoke_result_t<Make, std::uint32_t>::element_type;
@@ -210,7 +210,7 @@ std::uint64_t measure(Make&& make, const Options& options) {
     return since_start.count();
   };
   const std::uint64_t messages = kTurns * (options.what == "rate" ? options.window : 2);
-  std::vector<double> marks;  // when all threads were there: before each sample, and after it
+  std::vector<double> marks;  // when all threads met: before and after each sample
   marks.reserve(2 * (kWarmup + options.rounds));
   std::barrier marked(options.threads, [&]() noexcept { marks.push_back(now()); });
   std::barrier<> together(options.threads);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kUsage = 2, kFailed = 1;
 
-/// Of one rank.
+/// For one rank.
 std::string refusal_of_posts(const Options& o) {
   if (o.of_exchanges.empty()) return {};
   return o.of_exchanges.front() +
@@ -27,10 +27,10 @@ std::string refusal_of_posts(const Options& o) {
          o.benchmark;
 }
 
-/// Unless the user says how many, there are as many as threads, however few cores there are.
+/// Requests as many lanes as threads, even with fewer cores, unless the user has set the number.
 void ask_for_lanes(int argc, char** argv, std::uint32_t lanes_max) {
   Options o;
-  if (parse_options(argc, argv, false, &o) >= 0) return;  // which is said later
+  if (parse_options(argc, argv, false, &o) >= 0) return;  // run_messages() reports this error later
   const std::string wanted = std::to_string(std::min(o.threads, lanes_max));
   ::setenv("LARKLANE_VCI_COUNT_MAX", wanted.c_str(), 0);
 }
@@ -61,7 +61,7 @@ int refused(const std::string& problem, bool tells) {
   return kUsage;
 }
 
-/// The others are ended by whoever has started them.
+/// The launcher ends the other processes.
 [[noreturn]] void end_launch() {
   std::fflush(nullptr);
   _exit(kFailed);
@@ -72,7 +72,7 @@ int measure(const Program& program, NativeWorld& world, Record& record) {
   std::vector<Card> cards(static_cast<std::size_t>(world.size()));
   world.gather(&mine, sizeof mine, cards.data());
   Environment environment = environment_of(cards);
-  environment.variables = std::move(record.environment.variables);  // the user's
+  environment.variables = std::move(record.environment.variables);  // as the user set them
   record.environment = std::move(environment);
   record.environment.mpi = "none";
   record.options.yields = record.environment.is_oversubscribed;
@@ -116,8 +116,8 @@ int run_messages(int argc, char** argv, const Program& program) {
       status = refused(refusal_of_lanes(record.options, world, program.lanes_max), tells);
     if (status < 0) status = measure(program, world, record);
   }
-  // Also of who has been refused: the launcher ends all others when the first has ended, and rank 0
-  // has to have said why.
+  // Refused ranks also wait here: the launcher ends all processes when the first one ends, and rank
+  // 0 must print the reason before.
   if (!(*context)->fence(&problem).ok())
     std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
   return tells ? printed(status) : status;

@@ -1,5 +1,5 @@
 #pragma once
-// Messages without an MPI: a process for each rank.
+// Messages without an MPI, one process for each rank.
 
 #include <cstdint>
 #include <functional>
@@ -11,17 +11,18 @@
 
 namespace larklane::bench {
 
-/// One size. Collective. @return complete on rank 0
+/// Measures one size. Collective.
+/// @return complete on rank 0
 using MeasureNatively = std::function<Point(const Record&, std::uint64_t bytes, double budget_ns,
                                             const Watcher&, NativeWorld&)>;
 
-/// What programs differ in.
+/// The differences between programs.
 struct Program {
   Around around{};
-  /// By one rank; none: pairs of them are needed.
+  /// Measures on one rank; empty: the program needs pairs of ranks.
   MeasureNatively measure_alone{};
   MeasureNatively measure_application{};
-  /// There have to be as many lanes as ways have, of so many at most; 0: threads may share them.
+  /// Limit of the lanes; each way must get all the lanes that it uses. 0: threads may share lanes.
   std::uint32_t lanes_max = 0;
 };
 

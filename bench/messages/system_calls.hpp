@@ -1,5 +1,5 @@
 #pragma once
-// What a process asks of its kernel.
+// Counts a process's system calls.
 
 #include <linux/perf_event.h>
 #include <sys/syscall.h>
@@ -17,11 +17,11 @@
 
 namespace one_pair {
 
-/// System calls of the calling thread and of those that it makes from now on. The kernel counts
-/// them, at its tracepoint raw_syscalls:sys_enter. Thread safety: none.
+/// Counts system calls of the calling thread and of threads that it creates later. The kernel
+/// counts them at its tracepoint raw_syscalls:sys_enter. Thread safety: none.
 class SystemCalls {
  public:
-  /// Nothing, and why in `problem`: the kernel doesn't let this user count.
+  /// @return none if the kernel doesn't let this user count; `problem` then says why
   static std::optional<SystemCalls> count(std::string* problem) {
     std::uint64_t id = 0;
     for (const char* root : {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"})

@@ -9,7 +9,7 @@
 namespace larklane::bench {
 namespace {
 
-constexpr std::uint32_t kTag = 0xffffffff;  ///< of no thread
+constexpr std::uint32_t kTag = 0xffffffff;  ///< no thread uses it
 
 }  // namespace
 

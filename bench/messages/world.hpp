@@ -1,5 +1,5 @@
 #pragma once
-// The processes of a native job, and what they have in common.
+// The processes of a native job, and their lanes.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Shape;
 class NativeEnd;
 class NativeWay;
 
-/// What an operation or a call says that can't be done: ends the process, and so the job.
+/// Reports the error of an operation or a call and ends the process, and so the job.
 [[noreturn]] void give_up(const char* what, Status status);
 
 template <class T>
@@ -28,21 +28,22 @@ T must(Result<T> result, const char* what) {
   return std::move(result).value();
 }
 
-/// Progress of one lane by one who waits. Thread safety: single-owner.
+/// A waiting thread's progress on one lane. Thread safety: single-owner.
 class Waiter {
  public:
-  /// @param yields    to others, if there are more threads than cores
-  /// @param progress  false: somebody else makes it
+  /// @param yields    the thread yields to others: there are more threads than cores
+  /// @param progresses  false: another thread makes progress
   Waiter(Vci& vci, bool yields, bool progresses)
       : vci_(vci), yields_(yields), progresses_(progresses) {}
 
-  /// Once, between two looks.
+  /// One step between two checks.
   void turn();
   template <class Done>
   void until(Done&& done) {
     while (!done()) turn();
   }
-  /// `post()` until it is not `retry`. @return was it posted?
+  /// Calls `post()` until it does not return `retry`.
+  /// @return true if it was posted
   template <class Call>
   bool post(Call&& call, const char* what) {
     for (;;) {
@@ -61,11 +62,11 @@ class Waiter {
   unsigned misses_ = 0;
 };
 
-/// What differs between ways besides their lanes. Each may be empty.
+/// Differences between ways besides their lanes. Each may be empty.
 struct Around {
-  /// On each process before a round begins, while nothing is under way.
+  /// Called on each process before a round begins; no operation is in flight.
   std::function<void(const std::string& way)> before_round{};
-  /// By a thread before and after its turns on a lane.
+  /// Called by a thread before and after its turns on a lane.
   std::function<void(const std::string&way, Vci&)> enter{}, leave{};
 };
 
@@ -89,13 +90,13 @@ class NativeWorld {
   Context& context() noexcept { return context_; }
   int rank() const noexcept { return context_.rank(); }
   int size() const noexcept { return context_.size(); }
-  /// Lane `index` of this process, made when it is first asked for.
+  /// Lane `index` of this process, created at the first call.
   Vci& lane(std::size_t index);
 
-  /// `bytes` bytes of each rank, in their order. Collective.
+  /// Gathers `bytes` bytes of each rank, by rank. Collective.
   void gather(const void* mine, std::size_t bytes, void* all);
   std::vector<double> gather(double mine);
-  /// With one other process, which calls it, too.
+  /// Exchanges bytes with one other process, which also calls swap().
   void swap(int peer, const void* mine, std::size_t bytes, void* theirs);
 
   std::unique_ptr<NativeWay> make_way(const std::string& name, const Shape& shape);
@@ -106,7 +107,7 @@ class NativeWorld {
 
   Context& context_;
   const Around around_;
-  std::deque<Vci> lanes_;  ///< stay where they are
+  std::deque<Vci> lanes_;  ///< a deque: lanes keep their addresses
   CompletionQueue told_;
 };
 

@@ -1,4 +1,4 @@
-// Applications by an MPI: what applications/ports.cpp does without one.
+// The applications over an MPI, as applications/ports.cpp over Larklane.
 
 #include "applications/applications.hpp"
 
@@ -12,8 +12,7 @@
 namespace larklane::bench {
 namespace {
 
-/// A window, and the ranks at which something of one thread is on its way. Thread safety:
-/// single-owner.
+/// A window, and the ranks with operations of one thread in flight. Thread safety: single-owner.
 class Targets {
  public:
   explicit Targets(MPI_Win window) : window_(window) {}
@@ -31,7 +30,7 @@ class Targets {
   std::vector<int> ranks_;
 };
 
-/// What one thread calls. Thread safety: single-owner.
+/// A thread's calls. Thread safety: single-owner.
 class MpiPort {
  public:
   MpiPort(const std::vector<MPI_Comm>& comms, MPI_Win gets, MPI_Win atomics, bool yields)
@@ -79,8 +78,8 @@ class MpiPort {
   std::vector<MPI_Request> requests_;
 };
 
-/// Communicators and windows in the place of lanes. Atomics have one window, since those of two
-/// need not be atomic to each other. Making and destroying it is collective.
+/// Communicators and windows as lanes. Atomics share one window, since those of two windows need
+/// not be atomic to each other. Creation and destruction are collective.
 class MpiPorts {
  public:
   MpiPorts(MpiRanks&, const PortsShape& shape)

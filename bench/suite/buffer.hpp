@@ -1,5 +1,5 @@
 #pragma once
-// Memory of a message.
+// Memory of messages.
 
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace larklane::bench {
 
-/// Page-aligned, as programs' arrays are, and touched.
+/// Page-aligned, like programs' arrays, and touched.
 class Buffer {
  public:
   explicit Buffer(std::uint64_t bytes)
@@ -20,7 +20,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  /// In whole pages.
+  /// Rounds up to whole pages.
   static std::uint64_t whole(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
   std::byte* data() const noexcept { return data_; }

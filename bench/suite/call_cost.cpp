@@ -1,4 +1,4 @@
-// What each call of partitioned communication costs. One thread calls, and nothing else happens
+// Cost of each call of partitioned communication. One thread calls, and nothing else runs
 // meanwhile.
 
 #include <mpi.h>
@@ -20,10 +20,10 @@ namespace larklane::bench {
 namespace {
 
 constexpr int kTag = 11;
-/// A call may take less than reading the clock does: it is timed for as many requests in a row, and
-/// the questions so many times. A sample is the mean.
+/// A call may take less time than reading the clock, so the calls of kRequests requests are timed
+/// together. Each Parrived is repeated kQuestions times. A sample is the mean.
 constexpr std::size_t kRequests = 32, kQuestions = 8;
-/// Between the first round and the one that counts as steady.
+/// Rounds between the first one and the one that counts as steady.
 constexpr int kSettlingRounds = 2;
 
 enum Call : std::size_t {
@@ -75,7 +75,7 @@ class CallRun {
   }
 
  private:
-  /// A life of all requests.
+  /// Creates, uses and frees all requests once.
   void measure_all(Point& point, bool counts) {
     if (is_sender_) watcher_.before_round("partitioned");
     costs_.fill(0);
@@ -96,9 +96,10 @@ class CallRun {
     }
   }
 
-  /// The last partition of every request is held back, and written only just before it is given.
-  /// It must not arrive before that, nothing be complete, and what arrives be in the buffer.
-  /// Collective. @return why nothing is measured; empty if it is
+  /// Holds back the last partition of every request, and writes it only just before its Pready. It
+  /// must not arrive before that, no request may be complete, and arrived data must be in the
+  /// buffer. Collective.
+  /// @return why the way is refused; empty if it is not
   std::string guard() {
     static const std::array<const char*, 5> kReasons{
         "", "what has arrived, it says, is not in the buffer",
@@ -118,7 +119,8 @@ class CallRun {
     return kReasons[reason];
   }
 
-  /// @return the number of the reason why not; 0: nothing came, or was complete, too early
+  /// @return the number of the reason; 0: no partition arrived, and no request was complete, too
+  ///     early
   std::size_t held_round() {
     begin_round();
     const std::uint64_t held = bytes_ / o_.send_partitions();
@@ -149,7 +151,8 @@ class CallRun {
     return early;
   }
 
-  /// At what has arrived and is not in `seen` yet. @return has the last partition of a request?
+  /// Verifies partitions that have arrived and are not in `seen` yet.
+  /// @return true if the last partition of a request has arrived
   bool look(std::vector<char>& seen) {
     bool last = false;
     const std::uint64_t part = bytes_ / o_.receive_partitions();
@@ -177,8 +180,8 @@ class CallRun {
     for (MPI_Request& request : requests_) MPI_Request_free(&request);
   }
 
-  /// From Start to Wait, by the sender, one request after the other: what the two sides have to
-  /// agree on is inside.
+  /// From Start to Wait, by the sender, for one request after the other: includes the handshake of
+  /// the two sides.
   void first_round() {
     begin_round();
     if (!is_sender_) MPI_Startall(kRequests, requests_.data());
@@ -205,8 +208,8 @@ class CallRun {
     verify();
   }
 
-  /// The two sides take turns, so that neither works in the background of what is timed. Wait is
-  /// called when everything has arrived.
+  /// The two sides take turns, so that neither works in the background of a timed call. Wait is
+  /// called after everything has arrived.
   void steady_round() {
     begin_round();
     MPI_Barrier(MPI_COMM_WORLD);
@@ -232,7 +235,7 @@ class CallRun {
     verify();
   }
 
-  /// @param hit  the right answer
+  /// @param hit  the expected answer of Parrived
   void ask(Call call, bool hit) {
     const std::uint64_t questions = kRequests * o_.receive_partitions() * kQuestions;
     std::uint64_t hits = 0;
@@ -257,7 +260,7 @@ class CallRun {
     for (int p = 0; p < partitions_; ++p) MPI_Pready(p, request);
   }
 
-  /// A call that has nothing to do, of the sender.
+  /// Cost of a sender's call that has nothing to do.
   void measure_empty(Call call) {
     if (!is_sender_) return;
     constexpr std::size_t kEmptyCalls = kRequests * kQuestions;
@@ -293,7 +296,7 @@ class CallRun {
 
   std::uint64_t key(std::size_t request) const { return round_ * kRequests + request; }
 
-  /// Each side has measured its own calls.
+  /// Adds up the two sides' results: each has measured its own calls.
   void gather() {
     MPI_Allreduce(MPI_IN_PLACE, costs_.data(), kCalls, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, &wrong_, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
@@ -308,7 +311,7 @@ class CallRun {
   std::deque<Buffer> buffers_;
   std::array<MPI_Request, kRequests> requests_{};
   std::array<double, kCalls> costs_{};  ///< of one call, nanoseconds
-  std::uint64_t wrong_ = 0;             ///< words and answers
+  std::uint64_t wrong_ = 0;             ///< wrong words and answers
   std::uint64_t round_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// What a call costs above one that does nothing of ours, both timed in the same round, one after
-// the other. A sample is the difference of the means over one round's calls.
+// Cost of a call above an empty one: both are timed in the same round, one after the other. A
+// sample is the difference of their means over the round's calls.
 
 #include <dlfcn.h>
 #include <link.h>
@@ -19,7 +19,7 @@
 namespace larklane::bench {
 namespace {
 
-/// An intercepted call that has nothing to do: the question after a null request (rule P2).
+/// An empty intercepted call: the test of a null request (rule P2).
 double empty_call_ns(int calls) {
   int flag = 0;
   const double began = now_ns();
@@ -39,8 +39,8 @@ void ask_for_all(Channel& channel) {
     for (int flag = 0; flag == 0;) MPI_Parrived(channel.request(), p, &flag);
 }
 
-/// Rank 0: all partitions but the last. Meanwhile the receiver sleeps in the MPI, or asks all the
-/// time (`contended`).
+/// Rank 0 marks all partitions but the last. Meanwhile the receiver waits in a barrier of the MPI,
+/// or with `contended` polls with Parrived.
 OfRound of_pready(Channel& channel, bool is_contended) {
   const int calls = std::max(channel.partitions() - 1, 1);
   OfRound found;
@@ -55,7 +55,8 @@ OfRound of_pready(Channel& channel, bool is_contended) {
   return found;
 }
 
-/// The same, of all partitions, before the receiver has started: by attach no call copies then.
+/// The same for all partitions, before the receiver has started: with attach, no Pready copies
+/// then.
 OfRound of_marks(Channel& channel) {
   OfRound found;
   if (channel.is_sender()) {
@@ -67,7 +68,7 @@ OfRound of_marks(Channel& channel) {
   return found;
 }
 
-/// Rank 1: of partitions that have arrived, and were asked for before.
+/// Rank 1 asks for partitions that have arrived and that it has asked for before.
 OfRound of_parrived(Channel& channel) {
   OfRound found;
   if (channel.is_sender()) {
@@ -101,7 +102,8 @@ OfRound of_channel(const std::string& way, Channel& channel) {
   return found;
 }
 
-/// The calls of the MPI library itself, whatever has been preloaded, or those that a program finds.
+/// The calls of the MPI library itself, below any preloaded library, or those that a program links
+/// to.
 struct Calls {
   decltype(&MPI_Isend) isend = MPI_Isend;
   decltype(&MPI_Irecv) irecv = MPI_Irecv;
@@ -135,8 +137,8 @@ Calls calls_of_library() {
   return calls;
 }
 
-/// 32 pairs of Isend and Irecv to this rank itself, each waited for alone (cost of one of the four
-/// calls), or all in one Waitall (cost of one of its 64 entries).
+/// 32 pairs of Isend and Irecv to this rank itself. Either each request is waited for alone (cost
+/// of one of the four calls), or all in one Waitall (cost of one of its 64 entries).
 OfRound of_messages(const Calls& calls, bool is_together, std::uint64_t key) {
   constexpr std::size_t kPairs = 32, kTurns = 20;
   std::array<char, kPairs> in;
@@ -165,7 +167,7 @@ OfRound of_messages(const Calls& calls, bool is_together, std::uint64_t key) {
   return found;
 }
 
-/// Those of a program against those of the library, in the order A B B A; of rank 0.
+/// A program's calls against those of the library, in the order A B B A; on rank 0.
 OfRound of_messages(const Calls& bare, bool is_together, bool counts, std::uint64_t key) {
   OfRound found;
   for (const bool is_bare : {false, true, true, false}) {
@@ -190,7 +192,7 @@ Point measure_call_differences(const Options& o, std::uint64_t size, const std::
     const bool has_one = is_partitioned(way) && missing(way).empty();
     channels.push_back(has_one ? std::make_unique<Channel>(o, point.bytes) : nullptr);
   }
-  std::optional<Channel> beside;  // alive while the calls of messages are measured
+  std::optional<Channel> beside;  // exists while calls of messages are timed
   if (o.is_live) beside.emplace(o, point.bytes);
   std::uint64_t round = 0;
   take_turns(

@@ -1,6 +1,6 @@
 #pragma once
 // One partitioned message from rank 0 to rank 1, round by round, for benchmarks that time single
-// calls of it.
+// calls.
 
 #include <mpi.h>
 
@@ -16,7 +16,7 @@
 
 namespace larklane::bench {
 
-/// Collective over both ranks, as its calls are. Thread safety: single-owner.
+/// Construction and all calls are collective over both ranks. Thread safety: single-owner.
 class Channel {
  public:
   Channel(const Options& options, std::uint64_t bytes)
@@ -39,7 +39,7 @@ class Channel {
     return buffer_.span().size() / static_cast<std::uint64_t>(partitions_);
   }
 
-  /// The next round's payload.
+  /// Begins a round with the next payload.
   void begin() {
     ++round_;
     if (is_sender_) fill(buffer_.span(), 0, round_);
@@ -51,11 +51,12 @@ class Channel {
       MPI_Pready_range(first, last, request_);
   }
   void wait() { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
-  /// Of the first partition, or of all. @return 0 at the sender
+  /// Wrong words of the first partition, or of all.
+  /// @return 0 at the sender
   std::uint64_t wrong_in_first() const { return wrong_in(part_bytes()); }
   std::uint64_t wrong_in_all() const { return wrong_in(buffer_.span().size()); }
 
-  /// The last partition is held back, and written only then: no side may be complete before.
+  /// Holds back the last partition and writes it only then: no side may be complete before.
   void guard(Series* series) {
     begin();
     const std::uint64_t held = buffer_.span().size() - part_bytes();
@@ -88,7 +89,7 @@ class Channel {
   std::uint64_t round_ = 0;
 };
 
-/// What both ranks say of a round, added up: a figure that one of them has, and what was wrong.
+/// The sum of both ranks' results of a round: a figure that one of them has, and the wrong words.
 struct OfRound {
   double value = 0;
   double wrong = 0;

@@ -10,7 +10,7 @@ namespace {
 constexpr int kTag = 101;
 constexpr int kExchanges = 200;
 
-/// The kernel that counts: two hosts differ, two containers of one don't.
+/// An id of the running kernel: it differs between two hosts, but not between containers of one.
 std::array<char, 64> boot_id() {
   std::array<char, 64> id{};
   std::ifstream("/proc/sys/kernel/random/boot_id").read(id.data(), id.size() - 1);

@@ -8,8 +8,8 @@
 
 namespace larklane::bench {
 
-/// Rank 1's clock minus rank 0's, and half the round trip that this was read from: the error's
-/// bound. 0 and 0 if both read one clock. Collective over the two ranks of `pair`.
+/// Rank 1's clock minus rank 0's; the error's bound is half the round trip of the measurement. 0
+/// and 0 if both read one clock. Collective over the two ranks of `pair`.
 Offset clock_offset(MPI_Comm pair);
 
 }  // namespace larklane::bench

@@ -1,6 +1,6 @@
-// What steps of a round over shared memory cost, each by itself and not in rounds: for `larklane
-// simulate --costs`. The sender has two threads on a core each, the receiver shares the second
-// one's: what they copy they have just written, and the receiver has read it in the round before.
+// Costs of single steps of a round over shared memory, for `larklane simulate --costs`. The sender
+// has two threads, each on its own core; the receiver shares the second one's. The sender's threads
+// have just written the data that they copy, and the receiver has read it in the round before.
 
 #include <mpi.h>
 #include <sys/uio.h>
@@ -30,8 +30,9 @@ constexpr std::uint64_t kSliceBytes = 4 << 20;
 constexpr int kTurns = 500;
 constexpr double kPauseNs = 1e6, kSettleNs = 3e5, kBusyNs = 1e5, kLeaveNs = 1e7;
 
-/// Whose calls a sample is of: of the sender's first thread or of the one on the receiver's core,
-/// alone; of either beside the other; of the first thread and the receiver, which copy together.
+/// The calls that a sample measures. Alone: the sender's first thread, or its second one on the
+/// receiver's core. In pairs: either thread beside the other, or the first thread and the receiver,
+/// which copy together.
 enum Column {
   kFirst,
   kSecond,
@@ -70,7 +71,7 @@ class Steps {
     if (series.way == "turn") begin_turns(*channel);
     for (std::uint32_t i = 0; i < o_.warmup + o_.iterations; ++i) {
       ++round_;
-      // Whole cycles of what rounds take turns in are counted: warm-up is apart.
+      // Counts whole cycles of the columns and piece sizes, so the warm-up has its own count.
       at_ = i < o_.warmup ? i : i - o_.warmup;
       if (is_sender()) watcher_.before_round(series.way);
       const OfRound found = is_bare                  ? one_copy(series.way == "push")
@@ -90,7 +91,7 @@ class Steps {
  private:
   bool is_sender() const { return rank_ == 0; }
 
-  // In shared memory: what each side tells the other.
+  // Words in shared memory: each side writes its own.
   std::atomic<std::uint64_t>& taken() { return memory_.line(0).words[0]; }
   std::atomic<std::uint64_t>& left_at() { return memory_.line(0).words[1]; }
   std::atomic<std::uint64_t>& called() { return memory_.line(0).words[2]; }
@@ -102,7 +103,7 @@ class Steps {
   bool is_of_both() const { return column() >= kSenderOfBoth; }
   bool is_of_two() const { return column() == kFirstOfTwo || column() == kSecondOfTwo; }
 
-  /// Until both threads of the sender are there in this round.
+  /// Waits until both threads of the sender have arrived in this round.
   void meet() {
     met_.fetch_add(1, std::memory_order_acq_rel);
     while (met_.load(std::memory_order_acquire) < 2 * round_) {
@@ -118,7 +119,8 @@ class Steps {
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
 
-  /// Piece `first`, and then the next ones that are not taken. @return of a call
+  /// Copies piece `first`, and then the next pieces that are not taken.
+  /// @return time of one call
   double copy_pieces(std::uint64_t first) {
     const std::uint64_t bytes = piece_bytes(), count = buffer_.span().size() / bytes;
     const double began = now_ns();
@@ -129,7 +131,8 @@ class Steps {
     return (now_ns() - began) / calls;
   }
 
-  /// What thread `index` has written itself. @return of a call
+  /// Copies the half that thread `index` has written itself.
+  /// @return time of one call
   double copy_half(std::uint64_t index) const {
     const std::uint64_t bytes = piece_bytes(), half = buffer_.span().size() / 2;
     const double began = now_ns();
@@ -137,7 +140,8 @@ class Steps {
     return (now_ns() - began) * static_cast<double>(bytes) / static_cast<double>(half);
   }
 
-  /// Calls too small for pieces of a shared copy are of a thread's own partitions.
+  /// Pieces of a shared copy have at least kSharedBytesMin bytes. Smaller calls copy a thread's own
+  /// partitions.
   double copy_as_sender(std::uint64_t index) {
     if (piece_bytes() >= kSharedBytesMin) return copy_pieces(is_of_two() ? index : 0);
     const double cost_ns = copy_half(index);
@@ -154,7 +158,7 @@ class Steps {
       cost_ns_[index] = copy_as_sender(index);
       return;
     }
-    if (index != (column() == kSecond ? 1 : 0)) return;  // the second one's core is the receiver's
+    if (index != (column() == kSecond ? 1 : 0)) return;  // the receiver uses the second core
     compute_until(now_ns() + kSettleNs, scratch_);
     if (is_of_both()) {
       called().store(round_, std::memory_order_release);
@@ -169,14 +173,15 @@ class Steps {
     MPI_Barrier(MPI_COMM_WORLD);
     if (is_sender()) {
       team_->run([&](std::uint32_t thread) { copy_share(thread); });
-      called().store(round_, std::memory_order_release);  // at the latest
+      called().store(round_, std::memory_order_release);  // if no thread has stored it before
       const double of_receiver_ns = memory_.hear(round_);
       found.value = column() == kReceiverOfBoth                       ? of_receiver_ns
                     : column() == kSecond || column() == kSecondOfTwo ? cost_ns_[1]
                                                                       : cost_ns_[0];
     } else {
       double cost_ns = 0;
-      // A thread that yields gets its share of what takes longer than a slice of time.
+      // If the copy takes longer than a time slice, the scheduler gives a yielding receiver its
+      // share of the core. So it sleeps for large buffers.
       const bool yields = is_of_both() || buffer_.span().size() < kSliceBytes;
       while (called().load(std::memory_order_acquire) != round_)
         yields ? static_cast<void>(sched_yield()) : static_cast<void>(::usleep(200));
@@ -191,9 +196,9 @@ class Steps {
     return found;
   }
 
-  /// What the last partition costs at least where buffers are not shared: one copy of it between
-  /// two cores that do nothing else, by the sender into the receiver's memory, or by the receiver
-  /// out of the sender's. No MPI, no other partitions, no wait for a core.
+  /// Lower bound of the last partition's cost if buffers are not shared: one copy between two idle
+  /// cores. The sender copies into the receiver's memory, or the receiver out of the sender's. No
+  /// MPI, no other partitions, no wait for a core.
   OfRound one_copy(bool is_pushed) {
     const std::span<std::byte> own =
         buffer_.span().first(buffer_.span().size() / o_.send_partitions());
@@ -216,7 +221,8 @@ class Steps {
     return found;
   }
 
-  /// The second thread leaves its core to the receiver, which yields; the first keeps its own.
+  /// The sender's second thread sleeps and so leaves its core to the receiver, which yields; the
+  /// first thread keeps its own core.
   OfRound leave() {
     OfRound found;
     if (is_sender()) left_at().store(0, std::memory_order_relaxed);
@@ -249,14 +255,14 @@ class Steps {
     return found;
   }
 
-  /// A flag goes to the other core and another one comes back: each goes to the writer and to the
-  /// reader.
+  /// A flag goes to the other core and another one comes back. Each flag's line moves twice: to the
+  /// writer and to the reader.
   OfRound line() {
     std::atomic<std::uint64_t>& out = is_sender() ? called() : answered();
     std::atomic<std::uint64_t>& in = is_sender() ? answered() : called();
     MPI_Barrier(MPI_COMM_WORLD);
     double began = 0;
-    for (int turn = -1; turn < kTurns; ++turn) {  // the first one to meet
+    for (int turn = -1; turn < kTurns; ++turn) {  // in turn -1 both sides meet
       if (turn == 0) began = now_ns();
       ++word_;
       if (is_sender()) out.store(word_, std::memory_order_release);
@@ -267,9 +273,9 @@ class Steps {
     return {.value = (now_ns() - began) / kTurns / 4};
   }
 
-  /// Pready of partitions that are groups of their own, above the call that copies one; in every
-  /// other round the calls alone come first. `is_first`: the first Pready after a pause; in every
-  /// other round the second of calls that copy. The receiver waits in the MPI.
+  /// Cost of a Pready of partitions that are groups of their own, above that of its copying call;
+  /// in every other round the calls alone come first. `is_first`: the first Pready after a pause;
+  /// in every other round, the second of two copying calls instead. The receiver waits in the MPI.
   OfRound moved(Channel& channel, bool is_first) {
     channel.begin();
     MPI_Start(&channel.request());
@@ -312,7 +318,7 @@ class Steps {
     return cost_ns;
   }
 
-  /// A wait polls, lets the MPI progress and yields; a test does the first two.
+  /// A wait polls, lets the MPI make progress and yields; a test does the first two.
   void begin_turns(Channel& channel) {
     channel.begin();
     MPI_Start(&channel.request());

@@ -1,5 +1,5 @@
 #pragma once
-// Which core a thread stays on, of those that its process may use.
+// Binding of a thread to a core that its process may use.
 
 #include <mpi.h>
 #include <sched.h>
@@ -8,7 +8,7 @@
 
 namespace larklane::bench {
 
-/// All cores of this process, as they were at the first call.
+/// All cores of this process at the time of the first call.
 inline const cpu_set_t& own_cores() {
   static const cpu_set_t cores = [] {
     cpu_set_t all;
@@ -19,7 +19,8 @@ inline const cpu_set_t& own_cores() {
   return cores;
 }
 
-/// The calling thread. @param core  index among own_cores(), which must have it
+/// Binds the calling thread.
+/// @param core  index among own_cores(), which must contain it
 inline void bind_to(int core) {
   cpu_set_t one;
   CPU_ZERO(&one);

@@ -1,5 +1,5 @@
 #pragma once
-// What an RDMA device, or what doorbells.so counts that is preloaded, has been given to do.
+// Counts the requests to an RDMA device: its own counters, or those of a preloaded doorbells.so.
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -13,8 +13,9 @@
 
 namespace larklane::bench {
 
-/// Packets that the devices of this host have sent: of Soft-RoCE, or of others' ports. @return -1:
-/// nothing counts them
+/// Packets that the devices of this host have sent, from the counters of Soft-RoCE or of other
+/// ports.
+/// @return -1 if the host has no such counter
 inline long packets_sent() {
   long total = -1;
   for (const char* const pattern : {"/sys/class/infiniband/*/ports/*/hw_counters/sent_pkts",
@@ -35,14 +36,14 @@ inline long doorbells_rung() {
   return found != nullptr ? reinterpret_cast<long (*)()>(found)() : -1;
 }
 
-/// Of both ranks, when what is on its way is acknowledged. Collective.
+/// The sum of both ranks, after the messages in flight have been acknowledged. Collective.
 inline long counted(const std::string& what) {
   constexpr useconds_t kSettleUs = 100000;
   int rank;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Barrier(MPI_COMM_WORLD);
   ::usleep(kSettleUs);
-  // A host's packets are those of both ranks.
+  // A host's packets include those of both ranks.
   long own = what == "doorbells" ? doorbells_rung() : rank == 0 ? packets_sent() : 0;
   if (own < 0) {
     std::fprintf(stderr, "larklane bench: --count %s: nothing here counts them\n", what.c_str());

@@ -1,5 +1,5 @@
-// Faces: one message that one thread sends after the join, a persistent one, a message a thread, in
-// one communicator or in one each, a put a thread, partitions.
+// Ways to exchange faces: one message after the join, a persistent one, a message a thread (in one
+// communicator or in one each), a put a thread, partitions.
 
 #include "face.hpp"
 
@@ -18,7 +18,7 @@ constexpr int kTag = 1000;
 
 int count_of(std::uint64_t bytes) { return static_cast<int>(bytes); }
 
-/// Beyond the edge.
+/// The neighbour beyond the edge.
 class Nobody final : public Face {
  public:
   using Face::Face;
@@ -27,14 +27,14 @@ class Nobody final : public Face {
   void finish() override {}
 };
 
-/// One thread communicates, the others have joined.
+/// One thread communicates after the others have joined.
 class OneMessage : public Face {
  public:
   void await_whole() override {
     wait_until([&] { return arrived(0, 0); });
   }
   bool arrived(std::uint32_t, std::uint32_t) override {
-    if (is_over_) return true;  // of several threads none gets further
+    if (is_over_) return true;  // several threads always return here
     int flag = 0;
     MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
     is_over_ = flag != 0;
@@ -49,7 +49,7 @@ class OneMessage : public Face {
   bool is_over_ = false;
 };
 
-/// What the original suite calls single.
+/// The original suite's "single".
 class Single final : public OneMessage {
  public:
   explicit Single(const FaceEnd& end) : OneMessage(end) {}
@@ -85,7 +85,7 @@ class Persistent final : public OneMessage {
   void joined() override { MPI_Start(&request_); }
 };
 
-/// Each thread communicates what it computes.
+/// Each thread sends its own share.
 class Multiple final : public Face {
  public:
   /// @param comms  by thread
@@ -130,9 +130,8 @@ class Multiple final : public Face {
   std::vector<char> is_over_;
 };
 
-/// Each thread puts what it computes into the receiver's memory, then a mark that the receiver
-/// looks at. That may come before the receiver's start(): nothing else uses that memory in this
-/// round.
+/// Each thread puts its share into the receiver's memory, then a mark, which the receiver polls.
+/// The put may arrive before the receiver's start(): this memory has no other use in the round.
 class Put final : public Face {
  public:
   Put(const FaceEnd& end, PutWindow& window)
@@ -154,7 +153,7 @@ class Put final : public Face {
     return is_over_[thread] != 0;
   }
   void finish() override {
-    if (end_.is_sent) return;  // each put has been flushed
+    if (end_.is_sent) return;  // put() has flushed
     for (std::uint32_t t = 0; t < end_.threads; ++t) wait_until([&] { return arrived(0, t); });
   }
 
@@ -193,7 +192,7 @@ class Partitioned final : public Face {
   MPI_Request request_;
 };
 
-/// Faces that share nothing.
+/// Faces without shared state.
 template <class Kind>
 class Alone final : public FaceWay {
   std::unique_ptr<Face> make(const FaceEnd& end) override { return std::make_unique<Kind>(end); }

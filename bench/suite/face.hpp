@@ -1,5 +1,5 @@
 #pragma once
-// One face on its way between neighbours, in one of the ways that the patterns compare.
+// A face sent between neighbours, in one of the ways that the patterns compare.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace larklane::bench {
 
-/// One end of it.
+/// One end of a face.
 struct FaceEnd {
   std::byte* data;
   std::uint64_t bytes;
   int peer;
-  int route;  ///< what tells it from other faces between the two; the same at both ends
+  int route;  ///< distinguishes the faces between two ranks; the same at both ends
   bool is_sent;
   std::uint32_t threads, partitions;  ///< partitions: a multiple of threads
   std::uint64_t place;                ///< of the face in the receiver's memory, bytes
 };
 
-/// The calls of one round: start; sent: ready of every partition, joined; received: await_whole,
-/// arrived until it says so; finish.
-/// Thread safety: ready() and arrived() by several threads, each with its own partitions;
-/// everything else single-owner, while no other thread is in a call.
+/// The calls of one round. Sender: start, ready of every partition, joined, finish. Receiver:
+/// start, await_whole, arrived until it returns true, finish. Thread safety: several threads may
+/// call ready() and arrived(), each for its own partitions. Everything else is single-owner, while
+/// no other thread is in a call.
 class Face {
  public:
   explicit Face(const FaceEnd& end) : end_(end) {}
@@ -33,32 +33,32 @@ class Face {
   Face& operator=(const Face&) = delete;
 
   virtual void start() = 0;
-  /// Sent: `partition` has been computed by `thread`, whose last it is if `last`.
+  /// Sender: `thread` has computed `partition`; `last`: this is the thread's last one.
   virtual void ready(std::uint32_t, std::uint32_t, bool) {}
-  /// Sent: all threads have finished.
+  /// Sender: all threads have finished.
   virtual void joined() {}
-  /// Received: what threads can't wait for one by one.
+  /// Receiver: waits for the parts that threads can't wait for one by one.
   virtual void await_whole() {}
-  /// Received: one look by `thread`, after await_whole() unless it is the only one.
+  /// Receiver: `thread` checks once, after await_whole() unless only one thread calls.
   virtual bool arrived(std::uint32_t partition, std::uint32_t thread) = 0;
   virtual void finish() = 0;
-  /// While a part is held back: does it claim to be complete?
+  /// True if the face claims to be complete while a part is held back.
   virtual bool claims_completion() { return false; }
 
  protected:
   const FaceEnd end_;
 };
 
-/// One way on one rank: makes its faces, and owns what they share.
-/// Thread safety: single-owner.
+/// One way on one rank: creates its faces, and owns their shared state. Thread safety:
+/// single-owner.
 class FaceWay {
  public:
   virtual ~FaceWay() = default;
   FaceWay(const FaceWay&) = delete;
   FaceWay& operator=(const FaceWay&) = delete;
 
-  /// In the same way at both ends; not to outlive this. A face without a peer, MPI_PROC_NULL, does
-  /// nothing and is there at once.
+  /// Called in the same order at both ends; the face must not outlive this. A face without a peer,
+  /// MPI_PROC_NULL, does nothing and arrives at once.
   std::unique_ptr<Face> face(const FaceEnd& end);
 
  protected:
@@ -71,13 +71,13 @@ class FaceWay {
 /// Collective over all ranks, as its destruction is.
 /// @param name     a way of bench/benchmarks.def
 /// @param threads  the same on all ranks
-/// @param memory   of this rank: all faces that it receives lie in it; outlives the way
+/// @param memory   of this rank: contains all faces that it receives; outlives the way
 /// @return null if this MPI can't
 std::unique_ptr<FaceWay> make_face_way(const std::string& name, std::uint32_t threads,
                                        std::span<std::byte> memory);
 /// Routes are below this.
 inline constexpr int kRoutesMax = 32;
-/// The highest tag that they need.
+/// The highest tag that routes need.
 int tag_max(std::uint32_t threads);
 
 }  // namespace larklane::bench

@@ -1,6 +1,6 @@
-// From the moment when partition 0 is ready, the others being held, to the moment when the
-// receiver, who asks all the time, knows that it is there. `surprise`: they are held in every third
-// round only, which counts, so that no policy expects it.
+// Latency of the first partition while the others are held back, from just before its Pready until
+// the receiver, which polls with Parrived, sees it. `surprise`: every third round holds the others
+// back, and only it counts, so that no policy expects it.
 
 #include <mpi.h>
 
@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kSurprisesEvery = 3;
 
 /// @return the sender's figure
-/// @param turn  of all ways: what the receiver tells is of this one
+/// @param turn  counts the turns of all ways: it selects the receiver's figure
 OfRound measured(const Options& o, Channel& channel, SharedMemory& memory, std::uint64_t turn,
                  bool holds, std::vector<double>& scratch) {
   channel.begin();

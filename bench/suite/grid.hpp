@@ -1,5 +1,5 @@
 #pragma once
-// Ranks as a plane or a box whose sides have no neighbours beyond them.
+// Ranks in a plane or a box; ranks at the sides have no neighbours beyond them.
 
 #include <mpi.h>
 

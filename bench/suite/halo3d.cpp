@@ -29,7 +29,7 @@ class Halo final : public Pattern {
       : Pattern(options, size, routes_of_halo(), timer_ns, watcher) {}
 
  private:
-  /// Each thread has a share of every face. A rank's receives begin before it waits for anything.
+  /// Each thread has a share of every face. A rank starts all receives before it waits.
   void step(Exchange& exchange, std::uint32_t iteration) override {
     exchange.start();
     team_.run([&](std::uint32_t thread) {

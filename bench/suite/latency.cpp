@@ -26,9 +26,8 @@ struct Ends {
 
 int count_of(std::span<const std::byte> bytes) { return static_cast<int>(bytes.size()); }
 
-/// There and back. The calls of one round: prepare, before the clock starts; start, send and
-/// receive, or receive, start and send; finish.
-/// Thread safety: single-owner.
+/// A message there and back. The calls of one round: prepare, before the clock starts; start, send
+/// and receive, or receive, start and send; finish. Thread safety: single-owner.
 class Trip {
  public:
   explicit Trip(const Ends& ends) : ends_(ends) {}
@@ -37,20 +36,19 @@ class Trip {
   Trip& operator=(const Trip&) = delete;
 
   virtual void prepare(std::uint64_t) {}
-  /// What may be called before the message has been written.
+  /// Calls that are allowed before the message has been written.
   virtual void start() {}
   virtual void send() = 0;
   virtual void receive() = 0;
   virtual void finish() {}
-  /// While the message is held back: does its end here, which sends it or not, claim to be
-  /// complete?
+  /// True if this end, sending or not, claims to be complete while the message is held back.
   virtual bool claims_completion(bool) { return false; }
 
  protected:
   const Ends ends_;
 };
 
-/// MPI_Send, and MPI_Irecv before the clock starts.
+/// MPI_Send, with MPI_Irecv before the clock starts.
 class Blocking final : public Trip {
  public:
   using Trip::Trip;
@@ -114,7 +112,7 @@ class Partitioned final : public Requests {
   bool claims_completion(bool sends) override { return is_complete(sends ? send_ : receive_); }
 };
 
-/// A put, then a mark that the other side looks at.
+/// A put, then a mark that the other side polls.
 class Put final : public Trip {
  public:
   explicit Put(const Ends& ends) : Trip(ends), window_(MPI_COMM_WORLD, ends.in, 1) {}
@@ -216,8 +214,8 @@ class LatencyRun {
     return took / 2;
   }
 
-  /// In each direction the message is held back for a while, and written only then: what is there
-  /// too early is not it, and neither side may claim to be complete.
+  /// Holds back the message in each direction, and writes it only then. Data that arrives earlier
+  /// is wrong, and neither side may claim to be complete.
   void guard(Trip& trip, Series& series) {
     begin_round(series);
     trip.prepare(round_);
@@ -250,7 +248,7 @@ class LatencyRun {
     return wrong;
   }
 
-  /// Another for each direction of each round.
+  /// Unique for each direction of each round.
   std::uint64_t key(bool of_first) const { return 2 * round_ + of_first; }
 
   const Options& o_;
@@ -258,7 +256,7 @@ class LatencyRun {
   const Watcher& watcher_;
   Buffer out_, in_;
   bool is_first_ = false;
-  std::vector<std::unique_ptr<Trip>> trips_;  ///< by way; on top of the buffers
+  std::vector<std::unique_ptr<Trip>> trips_;  ///< by way; below the buffers, which they use
   std::uint64_t round_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Rank 0 and each of the others, two by two.
+// Pairs of rank 0 and each other rank.
 
 #include <mpi.h>
 
@@ -11,12 +11,11 @@
 namespace larklane::bench {
 
 struct Link {
-  MPI_Comm comm;  ///< rank 0, which sends, and one other, which is rank 1 there and receives
-  Offset clock;   ///< the other one's
+  MPI_Comm comm;  ///< rank 0 sends; the other is rank 1 there and receives
+  Offset clock;   ///< of the other rank
 };
 
-/// Collective over all ranks, as read_clocks() is.
-/// Thread safety: single-owner.
+/// Collective over all ranks, as read_clocks() is. Thread safety: single-owner.
 class Links {
  public:
   Links() {
@@ -36,7 +35,7 @@ class Links {
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
-  /// Once more, since clocks drift.
+  /// Repeats the measurement, since clocks drift.
   void read_clocks() {
     for (Link& link : links_) link.clock = drifting(link.clock, clock_offset(link.comm));
   }
@@ -46,7 +45,7 @@ class Links {
     return worst;
   }
 
-  /// Of rank 0 to all others, of another rank that to rank 0.
+  /// On rank 0 the links to all others, on another rank the link to rank 0.
   const std::vector<Link>& own() const noexcept { return links_; }
 
  private:

@@ -1,5 +1,5 @@
-// The benchmark program: plain MPI-4, one process per rank. `larklane bench` starts the one that
-// was built for the MPI at hand.
+// The benchmark program: plain MPI-4, one process for each rank. `larklane bench` starts the one
+// that was built for the selected MPI.
 
 #include <mpi.h>
 #include <sched.h>
@@ -33,7 +33,7 @@ int rank_of_this() {
   return rank;
 }
 
-/// That work in a round.
+/// Threads that work in a round.
 int threads_of_this(const Options& o) {
   const Benchmark& benchmark = *find_benchmark(o.benchmark);
   if (ranks_of(benchmark) == Ranks::crew) return static_cast<int>(o.threads_of_process());
@@ -42,7 +42,8 @@ int threads_of_this(const Options& o) {
   return ranks_of(benchmark) == Ranks::grid || sends ? static_cast<int>(o.threads) : 1;
 }
 
-/// On any host. Collective. @param host  the ranks of this one
+/// True if any host has more threads than cores. Collective.
+/// @param host  the ranks of this host
 bool is_oversubscribed(MPI_Comm host, int threads) {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof cores, &cores) != 0) CPU_ZERO(&cores);  // more than fit
@@ -80,8 +81,8 @@ Environment environment_of_all(const Options& options) {
   return e;
 }
 
-/// Another thread may hang inside the MPI, with its locks: MPI_Abort gets a thread of its own and
-/// this long. MPICH's launcher does not always notice a rank that only ends.
+/// Another thread may hang inside the MPI with its locks held, so MPI_Abort runs on its own thread
+/// and gets this long. MPICH's launcher does not always notice a rank that only exits.
 [[noreturn]] void end_launch() {
   std::fflush(nullptr);
   std::thread([] { MPI_Abort(MPI_COMM_WORLD, kFailed); }).detach();
@@ -123,8 +124,9 @@ bool asks_for_help(int argc, char** argv) {
                      [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
-/// Each rank parses for itself, but a file may be missing on one: the first that can't go on says
-/// why, and none does. Collective. @return as parse_options()
+/// Each rank parses for itself, but a file may be missing on one. The lowest rank with the highest
+/// status prints the reason, and all ranks stop. Collective.
+/// @return as parse_options()
 int parse_on_all(int argc, char** argv, Options* options) {
   struct {
     int status, rank;
@@ -135,7 +137,7 @@ int parse_on_all(int argc, char** argv, Options* options) {
   return worst.status;
 }
 
-/// With --bare an MPI is asked for no more than the threads that call it need.
+/// With --bare the program asks the MPI only for the thread level that it needs.
 int level_of(int argc, char** argv) {
   Options o;
   const bool is_single = parse_options(argc, argv, false, &o) < 0 && o.is_bare && o.threads == 1;
@@ -156,7 +158,7 @@ int run(int argc, char** argv) {
     if (!problem.empty() && tells) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
     status = problem.empty() ? measure(record) : kUsage;
   }
-  // An MPI may hang in its end, too: what was measured is kept.
+  // MPI_Finalize may hang, too: the results are already saved.
   Watchdog ending(record.options.limit_s, [](const std::string& what) {
     std::fprintf(stderr, "larklane bench: %s hangs\n", what.c_str());
     end_launch();

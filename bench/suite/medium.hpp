@@ -1,6 +1,6 @@
 #pragma once
-// What any message costs at least, beside the ways of `latency`: a cache line between two cores, a
-// TCP connection of one's own.
+// Lower bounds of any message's cost, beside the ways of `latency`: a cache line between two cores,
+// a TCP connection of its own.
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -22,7 +22,8 @@
 
 namespace larklane::bench {
 
-/// A message and a mark that one rank writes and the other reads: of up to 56 bytes, one line.
+/// A message and a mark that one rank writes and the other reads. A message of up to 56 bytes
+/// shares one line with its mark.
 class LineMedium {
  public:
   LineMedium(int rank, std::size_t bytes) : memory_(2 * bytes), rank_(rank), bytes_(bytes) {}
@@ -50,7 +51,7 @@ class LineMedium {
   const std::size_t bytes_;
 };
 
-/// From rank 0 to rank 1, wherever they are. Both ask all the time, or the kernel wakes them.
+/// From rank 0 to rank 1 on any hosts. Both poll, or the kernel wakes them.
 class SocketMedium {
  public:
   SocketMedium(int rank, bool sleeps)
@@ -81,7 +82,7 @@ class SocketMedium {
     std::abort();
   }
 
-  /// Of an interface that leads somewhere, else the loopback's.
+  /// The address of an interface other than the loopback if there is one.
   static sockaddr_in own_address() {
     sockaddr_in found{};
     found.sin_family = AF_INET;

@@ -1,4 +1,4 @@
-// Messages between threads by an MPI: what messages/native.cpp does without one.
+// Messages between threads over an MPI, as messages/native.cpp over Larklane.
 
 #include <mpi.h>
 
@@ -9,13 +9,13 @@
 namespace larklane::bench {
 namespace {
 
-/// One communicator, and one window over all memory that is received into.
+/// One communicator, and one window over all receive memory.
 struct Lane {
   MPI_Comm comm = MPI_COMM_NULL;
-  MPI_Win window = MPI_WIN_NULL;  ///< of puts
+  MPI_Win window = MPI_WIN_NULL;  ///< for puts
 };
 
-/// What one thread calls. Thread safety: single-owner.
+/// A thread's calls. Thread safety: single-owner.
 class MpiEnd {
  public:
   MpiEnd(const Shape& shape, std::uint32_t thread, const Lane& lane)
@@ -83,7 +83,7 @@ class MpiEnd {
   std::vector<MPI_Request> sends_, receives_;
 };
 
-/// Communicators in the place of lanes. Making and destroying it is collective.
+/// Communicators as lanes. Creation and destruction are collective.
 class MpiWay {
  public:
   MpiWay(const std::string& name, const Shape& shape) : shape_(shape), lanes_(shape.lanes(name)) {

@@ -1,5 +1,5 @@
-// All ways from one rank to its neighbours at one message size, round by round in turns, payload
-// and completion verified in every round.
+// All ways from one rank to its neighbours at one message size, round by round in turns. Payload
+// and completion are verified in every round.
 
 #include <mpi.h>
 #include <sched.h>
@@ -26,16 +26,16 @@ namespace {
 
 constexpr int kReportTag = 3;
 
-/// What the receiver tells the sender after a round.
+/// The receiver's report to the sender after a round.
 struct Told {
-  double wrong;       ///< words
-  double claimed_ns;  ///< guard: when the receive said that it was complete
+  double wrong;       ///< wrong words
+  double claimed_ns;  ///< guard: when the receive claimed to be complete
 };
 
 class PairRun {
  public:
-  /// @param is_exposed  threads write what they give, compute only if they are late, and the
-  ///                    receiver does not ask, but waits
+  /// @param is_exposed  threads write the partitions that they send, compute only if they are late,
+  ///     and the receiver waits instead of polling
   PairRun(const Options& options, std::uint64_t size, const std::vector<Link>& links,
           double timer_ns, const Watcher& watcher, bool is_exposed)
       : o_(options),
@@ -96,8 +96,8 @@ class PairRun {
  private:
   using Ways = std::vector<std::unique_ptr<Way>>;  ///< of one name, by link
 
-  /// Of a round, of both ranks: what all rounds have given the device to do, less as many rounds of
-  /// nothing but what stands around them.
+  /// Adds the device's requests per round, of both ranks. Subtracts those of as many rounds that
+  /// have only the barrier and the report.
   void add_count(long before, Point& point) {
     const long after = counted(o_.count);
     const long rounds = static_cast<long>(point.rounds) * (o_.is_bare ? 1 : 2);
@@ -115,7 +115,9 @@ class PairRun {
                                            static_cast<double>(rounds));
   }
 
-  // One round. @param noise_round  which round's noise; @param trace  sender: filled, if wanted
+  // One round.
+  // @param noise_round  selects the round of the noise
+  // @param trace  sender: filled, if wanted
   void one_round(Ways& ways, Series& series, std::uint32_t noise_round, RoundTrace* trace) {
     ++round_;
     if (is_sender_) {
@@ -138,7 +140,7 @@ class PairRun {
     }
   }
 
-  /// By one thread: its partitions, computed at once or one by one.
+  /// Run by one thread: computes and marks its partitions, all at once or one by one.
   void compute_and_give(Ways& ways, std::uint32_t thread, std::uint32_t noise_round) {
     const std::vector<std::uint32_t> order = order_of(o_, thread, round_);
     const bool at_once = o_.compute_split == ComputeSplit::thread;
@@ -154,7 +156,7 @@ class PairRun {
     }
   }
 
-  /// By one thread, which has written its share itself. Those that are bound begin together.
+  /// Run by one thread, which has written its share itself. Bound threads begin together.
   void write_and_give(Ways& ways, std::uint32_t thread) {
     const std::uint64_t share = bytes_ / o_.threads, offset = thread * share;
     fill(buffers_[0].span().subspan(offset, share), offset, key(0, round_));
@@ -175,8 +177,8 @@ class PairRun {
     for (auto& way : ways) way->ready(partition, thread, last);
   }
 
-  /// The last partition is held back, and written only just before it is given. Whatever covers it
-  /// must not arrive, and nothing be complete, before that; what arrives must be in the buffer.
+  /// Holds back the last partition, and writes it only just before its Pready. Until then no part
+  /// that covers it may arrive, and no side may be complete. Arrived data must be in the buffer.
   void guard(Ways& ways, Series& series) {
     ++round_;
     if (is_sender_)
@@ -236,7 +238,7 @@ class PairRun {
     for (std::size_t n = 0; n < buffers_.size(); ++n) fill(buffers_[n].span(), 0, key(n, round_));
   }
 
-  /// @param round  whose payload
+  /// @param round  the round of the payload
   void fill_part(std::uint32_t partition, std::uint64_t round) {
     const std::uint64_t part = bytes_ / o_.send_partitions(), offset = partition * part;
     for (std::size_t n = 0; n < buffers_.size(); ++n)
@@ -271,7 +273,8 @@ class PairRun {
     way.finish();
   }
 
-  /// Guard: look at the bytes of each part as it arrives. @return words that are wrong then
+  /// Guard: verifies the bytes of each part when it arrives.
+  /// @return wrong words at that time
   std::uint64_t receive_watched(Way& way, double* claimed_ns) {
     std::vector<double>& arrived = way.arrived_ns();
     std::ranges::fill(arrived, 0);
@@ -316,14 +319,14 @@ class PairRun {
     return told;
   }
 
-  /// Something arrived before it was ready, and no error of the clock explains that.
+  /// True if a part arrived before it was ready, beyond the error of the clocks.
   bool is_too_early(std::size_t neighbour, Way& way) const {
     const Offset& clock = links_[neighbour].clock;
     return arrives_before_ready(way.begun_ns(), way.arrived_ns(), clock.offset_ns - clock.error_ns);
   }
 
-  /// On the sender's clock, from the moment when the threads were let go, less what reading the
-  /// clock costs.
+  /// Times on the sender's clock, relative to the start of the threads, minus the cost of reading
+  /// the clock.
   RoundTrace trace_of(Ways& ways) const {
     RoundTrace trace;
     trace.receivers = ways.size();
@@ -339,7 +342,8 @@ class PairRun {
     return trace;
   }
 
-  /// Another for each neighbour's message of each round. @param link  of this rank
+  /// Unique for each neighbour's message of each round.
+  /// @param link  of this rank
   std::uint64_t key(std::size_t link, std::uint64_t round) const {
     const std::uint64_t neighbour = is_sender_ ? link : static_cast<std::uint64_t>(rank_) - 1;
     return round * o_.neighbours + neighbour;
@@ -358,10 +362,10 @@ class PairRun {
   std::unique_ptr<Team> team_;
   std::vector<std::vector<double>> scratch_;
   std::vector<double> computed_ns_;  ///< by thread
-  std::vector<Ways> ways_;           ///< on top of the buffers
+  std::vector<Ways> ways_;           ///< below the buffers, which they use
   std::uint64_t round_ = 0;
   double go_ns_ = 0;
-  std::atomic<std::uint32_t> met_{0};  ///< threads that have written their share, of all rounds
+  std::atomic<std::uint32_t> met_{0};  ///< threads that have written their share, over all rounds
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// Partitioned communication, as every benchmark begins it. The MPI may have none: then its calls
-// are null, unless Larklane is there.
+// Partitioned communication for all benchmarks. An MPI may not have it: then its calls are null,
+// unless Larklane is preloaded.
 
 #include <mpi.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-// In every file that calls them: one strong reference would need a definition.
+// Every file that calls them needs this: one strong reference would need a definition.
 #pragma weak MPI_Psend_init
 #pragma weak MPI_Precv_init
 #pragma weak MPI_Pready
@@ -20,14 +20,14 @@
 
 namespace larklane::bench {
 
-/// Does this way need partitioned calls?
+/// True if this way needs partitioned calls.
 inline bool is_partitioned(std::string_view way) {
   constexpr std::string_view kWays[] = {"partitioned", "surprise", "pready", "contended", "marks",
                                         "parrived",    "turn",     "move",   "first"};
   return std::ranges::find(kWays, way) != std::end(kWays);
 }
 
-/// @return why there is nothing to be measured; empty if there is
+/// @return why the way can't be measured; empty if it can
 inline std::string missing(const std::string& way) {
   return is_partitioned(way) && MPI_Psend_init == nullptr ? "this MPI has no partitioned calls"
                                                           : "";
@@ -43,7 +43,7 @@ struct PartitionedEnd {
   MPI_Comm comm = MPI_COMM_WORLD;
 };
 
-/// @return inactive; the caller's to free
+/// @return inactive; the caller frees it
 inline MPI_Request make_partitioned(const PartitionedEnd& end) {
   const auto partitions = static_cast<int>(end.partitions);
   const auto count = static_cast<MPI_Count>(end.bytes / end.partitions);
@@ -57,7 +57,8 @@ inline MPI_Request make_partitioned(const PartitionedEnd& end) {
   return request;
 }
 
-/// Does it say so? It stays as it is: one that says so too early is driven to its end all the same.
+/// True if the request claims to be complete. The request stays active: one that completes too
+/// early still goes on to its end.
 inline bool is_complete(MPI_Request request) {
   int flag = 0;
   MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);

@@ -20,8 +20,8 @@ void reduce(std::array<double, N>& values, MPI_Op op) {
   wait_for(&request);
 }
 
-/// By route, in bytes: faces that come from somewhere, one after the other, each from the beginning
-/// of a page; then the end of the last one.
+/// By route: the offset in bytes of each received face. The faces are in order, each from the
+/// beginning of a page; the last entry is the end.
 std::vector<std::uint64_t> places_of(const std::vector<Route>& routes, std::uint64_t bytes) {
   std::vector<std::uint64_t> places{0};
   for (const Route& route : routes)
@@ -29,7 +29,7 @@ std::vector<std::uint64_t> places_of(const std::vector<Route>& routes, std::uint
   return places;
 }
 
-/// The places of these faces at their receivers. Collective.
+/// Exchanges the places of these faces at their receivers. Collective.
 std::vector<std::uint64_t> tell_places(const std::vector<Route>& routes,
                                        const std::vector<std::uint64_t>& places) {
   constexpr int kTag = 11;
@@ -129,9 +129,9 @@ void Pattern::one_round(Exchange& exchange, Series& series, std::uint32_t iterat
   series.samples["throughput_bps"].push_back(bytes_of_all_ / worst[0] * 1e9);
 }
 
-/// The last partition of every face is held back, and not even filled. Nothing may say that it has
-/// arrived, or be complete, before it is given: what is said to be there is looked at at once.
-/// That needs no common clock.
+/// Holds back the last partition of every face, not even filled. Before its Pready no side may
+/// claim that it has arrived or is complete. Claimed partitions are verified at once, so no common
+/// clock is needed.
 void Pattern::guard(Exchange& exchange, Series& series) {
   ++round_;
   if (rank_ == 0) watcher_.before_round(series.way);
@@ -156,7 +156,7 @@ void Pattern::guard(Exchange& exchange, Series& series) {
     return sum;
   };
   const bool is_early = count(true) > 0;
-  yielding_barrier();  // nobody gives anything while another still looks for what is too early
+  yielding_barrier();  // no rank marks a partition while another still checks for early arrivals
   for (std::size_t r = 0; r < routes_.size(); ++r) {
     fill_part(r, held, round_);
     exchange.sent[r]->ready(held, o_.threads - 1, true);
@@ -185,7 +185,8 @@ void Pattern::give_all_but(std::uint32_t held, Exchange& exchange) {
   });
 }
 
-/// Looks at what has arrived since the last look. @return words of it that are wrong
+/// Verifies partitions that have arrived since the last call.
+/// @return wrong words in them
 std::uint64_t Pattern::look(Exchange& exchange, Seen& seen) const {
   std::uint64_t wrong = 0;
   for (std::size_t r = 0; r < seen.size(); ++r) {
@@ -200,7 +201,7 @@ std::uint64_t Pattern::look(Exchange& exchange, Seen& seen) const {
   return wrong;
 }
 
-/// Empty where nothing comes.
+/// Empty if no face is received.
 std::span<std::byte> Pattern::in(std::size_t route) const {
   return in_.span().subspan(places_[route], routes_[route].from == MPI_PROC_NULL ? 0 : bytes_);
 }
@@ -228,7 +229,7 @@ std::uint64_t Pattern::wrong_words_of_all() const {
   return wrong;
 }
 
-/// Another for every face of every round.
+/// Unique for every face of every round.
 std::uint64_t Pattern::key_of(int rank, std::size_t route, std::uint64_t round) const {
   return (round * static_cast<std::uint64_t>(ranks_) + static_cast<std::uint64_t>(rank)) *
              routes_.size() +

@@ -1,6 +1,6 @@
 #pragma once
-// What sweep3d and halo3d have in common: faces between neighbours, filled, guarded and verified;
-// each way's step in turns.
+// The common part of sweep3d and halo3d: faces between neighbours, filled, guarded and verified;
+// steps of each way in turns.
 
 #include <cstdint>
 #include <deque>
@@ -20,8 +20,8 @@
 
 namespace larklane::bench {
 
-/// Where one face of each step goes from this rank, and where the same one of another rank comes
-/// from: ranks, or MPI_PROC_NULL.
+/// The receiver of one face of each step, and the sender of the same face to this rank: ranks, or
+/// MPI_PROC_NULL.
 struct Route {
   int to, from;
 };
@@ -31,7 +31,7 @@ struct Exchange {
   std::unique_ptr<FaceWay> way;  // first: outlives its faces
   std::vector<std::unique_ptr<Face>> sent, received;
 
-  /// Of routes [first, end): receives before sends.
+  /// Routes [first, end): receives before sends.
   void start(std::size_t first, std::size_t end);
   void finish(std::size_t first, std::size_t end);
   void start() { start(0, sent.size()); }
@@ -49,17 +49,18 @@ class Pattern {
   Point run(double budget_ns);
 
  protected:
-  /// @param routes  as many on all ranks
+  /// @param routes  the same number on all ranks
   Pattern(const Options& options, std::uint64_t size, std::vector<Route> routes, double timer_ns,
           const Watcher& watcher);
 
-  /// One step of the program that the pattern stands for: every face once.
+  /// One step of the pattern's program: every face once.
   virtual void step(Exchange& exchange, std::uint32_t iteration) = 0;
 
-  /// By each thread: its partitions one after the other, in the order that was asked for. The
-  /// noise's time for `stage` is divided evenly among them; ranks begin a recorded noise at rows of
-  /// their own.
-  /// @param before  (partition)   @param after  (partition, is it the thread's last one?)
+  /// Run by each thread: computes its partitions one after the other, in the order of the options.
+  /// The noise's time for `stage` is divided evenly among them; each rank begins a recorded noise
+  /// at its own row.
+  /// @param before  (partition)
+  /// @param after   (partition, is it the thread's last one?)
   template <class Before, class After>
   void compute(std::uint32_t thread, std::uint64_t stage, Before&& before, After&& after) {
     const std::vector<std::uint32_t> order = order_of(o_, thread, stage);
@@ -79,7 +80,7 @@ class Pattern {
   Team team_;
 
  private:
-  /// Partitions that the guard has seen, by route; none where nothing comes.
+  /// Partitions that the guard has seen, by route; empty for a route without a received face.
   using Seen = std::vector<std::vector<char>>;
 
   Exchange open(const std::string& way);
@@ -100,13 +101,13 @@ class Pattern {
   int rank_ = 0, ranks_ = 0;
   Noise noise_;
   std::vector<std::vector<double>> scratch_;  ///< by thread
-  /// By route, in bytes: where what comes lies in in_, the end of the last one behind it, and where
-  /// what goes lies in that of its receiver.
+  /// By route, in bytes: the offset of a received face in in_, followed by the end of the last one;
+  /// and the offset of a sent face in its receiver's in_.
   const std::vector<std::uint64_t> places_, places_there_;
-  std::deque<Buffer> out_;           ///< by route; of all ways, which take turns, as in_ is
-  const Buffer in_;                  ///< in one piece: one window covers it
-  std::vector<Exchange> exchanges_;  ///< by way; on top of the buffers
-  double bytes_of_all_ = 0;          ///< that all ranks send in a step
+  std::deque<Buffer> out_;           ///< by route; all ways use it, and in_, in turns
+  const Buffer in_;                  ///< contiguous: one window covers it
+  std::vector<Exchange> exchanges_;  ///< by way; below the buffers, which they use
+  double bytes_of_all_ = 0;          ///< bytes that all ranks send in a step
   std::uint64_t round_ = 0;
 };
 

@@ -1,6 +1,6 @@
-// Parameterised round trips between two ranks, from which LogGP is fitted: a train of messages one
-// way, one message back (Hoefler, Lichei, Rehm 2007). One thread; the messages of a train are the
-// partitions of one request where there are partitions.
+// Parameterised round trips between two ranks, for the LogGP fit: a train of messages one way, one
+// message back (Hoefler, Lichei, Rehm 2007). One thread; with a partitioned way the messages of a
+// train are the partitions of one request.
 
 #include <mpi.h>
 
@@ -24,12 +24,12 @@ constexpr std::array<std::uint32_t, 5> kTrains{1, 2, 4, 8, 16};
 constexpr std::uint32_t kLongest = kTrains.back();
 static_assert(kLongest == find_benchmark("prtt")->messages);
 
-/// What a rank has of all trains: messages of `bytes` each, and one that goes back.
+/// A rank's buffers for all trains: messages of `bytes` each, and the answer.
 struct Track {
   std::span<std::byte> train;  ///< kLongest messages
   std::span<std::byte> answer;
   std::size_t bytes;
-  bool is_first;  ///< sends the train
+  bool is_first;  ///< this rank sends the train
   int peer() const noexcept { return is_first ? 1 : 0; }
   std::byte* message(std::uint32_t i) const noexcept { return train.data() + i * bytes; }
 };
@@ -49,7 +49,7 @@ class Sending {
   virtual void send_answer() = 0;
   virtual void receive_answer() = 0;
   virtual void finish(std::size_t) {}
-  /// While nothing has been sent: does the train claim to be complete here?
+  /// True if the train claims to be complete here before anything has been sent.
   virtual bool claims_completion(std::size_t) { return false; }
 
  protected:
@@ -118,7 +118,8 @@ std::unique_ptr<Sending> make_sending(const std::string& way, const Track& track
   return nullptr;
 }
 
-/// To the nanosecond, and out of no cache: what a message costs may be less than a piece of work.
+/// Busy-waits to the nanosecond without touching a cache: a message may cost less than a piece of
+/// work.
 void compute_for(double ns) {
   for (const double end = now_ns() + ns; now_ns() < end;) {
   }
@@ -161,7 +162,7 @@ class PrttRun {
     const auto keep = [&](const std::string& metric, double value) {
       if (counts) series.samples[metric].push_back(value);
     };
-    one_train(sending, series, 0, 0);  // what another way has left in the caches is not this one's
+    one_train(sending, series, 0, 0);  // untimed: removes the last way's data from the caches
     double single_ns = 0, longest_ns = 0;
     for (std::size_t train = 0; train < kTrains.size(); ++train) {
       const double took_ns = one_train(sending, series, train, 0);
@@ -180,7 +181,7 @@ class PrttRun {
     keep("receive_ns", one_receive(sending, series, single_ns));
   }
 
-  /// @return on rank 0, how long it took
+  /// @return time of the train, on rank 0
   double one_train(Sending& sending, Series& series, std::size_t train, double delay_ns) {
     begin(sending, series, train);
     const double began = now_ns();
@@ -199,7 +200,8 @@ class PrttRun {
     return took;
   }
 
-  /// Of a message that has come before. @return on all ranks, how long it took
+  /// Receives a message that has arrived before.
+  /// @return time of the receive, on all ranks
   double one_receive(Sending& sending, Series& series, double round_trip_ns) {
     MPI_Bcast(&round_trip_ns, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     begin(sending, series, 0);
@@ -236,8 +238,8 @@ class PrttRun {
     series.wrong += wrong != 0;
   }
 
-  /// Nothing is sent for a while: nobody may claim that it has been, and what is there too early is
-  /// not it.
+  /// Sends nothing for a while: no side may claim to be complete, and data that arrives too early
+  /// is wrong.
   void guard(Sending& sending, Series& series) {
     const std::size_t train = kTrains.size() - 1;
     ++round_;
@@ -269,7 +271,7 @@ class PrttRun {
   std::span<std::byte> received(std::size_t train) const {
     return is_first_ ? answer_.span() : of_train(train);
   }
-  /// Another for each direction of each train.
+  /// Unique for each direction of each train.
   std::uint64_t key(bool of_first) const { return 2 * round_ + of_first; }
 
   const Options& o_;
@@ -277,8 +279,8 @@ class PrttRun {
   const Watcher& watcher_;
   Buffer train_, answer_;
   bool is_first_ = false;
-  std::vector<std::unique_ptr<Sending>> sendings_;  ///< by way; on top of the buffers
-  std::vector<double> delay_ns_;                    ///< by way; 0: not known yet
+  std::vector<std::unique_ptr<Sending>> sendings_;  ///< by way; below the buffers, which they use
+  std::vector<double> delay_ns_;                    ///< by way; 0: not measured yet
   std::uint64_t round_ = 0;
 };
 

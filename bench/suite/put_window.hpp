@@ -1,5 +1,6 @@
 #pragma once
-// One-sided communication: memory that others put into, and marks that say what is there.
+// One-sided communication: memory for the peers' puts, and marks that show which parts have
+// arrived.
 
 #include <mpi.h>
 
@@ -12,14 +13,13 @@
 
 namespace larklane::bench {
 
-/// Rounds are counted from 1.
-/// Thread safety: put() and arrived() of different parts, and look(), by different threads;
-/// everything else single-owner.
+/// Rounds count from 1. Thread safety: different threads may call put() and arrived() for different
+/// parts, and look(); everything else is single-owner.
 class PutWindow {
  public:
   /// Collective over `comm`.
-  /// @param memory  of this rank, that others put into; may be empty
-  /// @param parts   as many marks, the same on all its ranks
+  /// @param memory  of this rank, for the peers' puts; may be empty
+  /// @param parts   number of marks, the same on all ranks of `comm`
   PutWindow(MPI_Comm comm, std::span<std::byte> memory, std::size_t parts)
       : comm_(comm), outgoing_(parts) {
     const auto bytes = static_cast<MPI_Aint>(memory.size());
@@ -42,7 +42,7 @@ class PutWindow {
   PutWindow(const PutWindow&) = delete;
   PutWindow& operator=(const PutWindow&) = delete;
 
-  /// `bytes` to place `at` of the peer's memory; when they are there, the mark of `part`.
+  /// Puts `bytes` to place `at` of the peer's memory, then the mark of `part`.
   void put(std::span<const std::byte> bytes, std::size_t at, int peer, std::size_t part,
            std::uint64_t round) {
     const auto count = static_cast<int>(bytes.size());
@@ -54,14 +54,14 @@ class PutWindow {
     MPI_Win_flush(peer, flags_);
   }
 
-  /// Before arrived().
+  /// Call this before arrived().
   void look() {
-    int unused = 0;  // a library without hardware puts needs a call of the target to get on
+    int unused = 0;  // without hardware puts, a library makes progress only in a call of the target
     MPI_Iprobe(MPI_ANY_SOURCE, kUnusedTag, comm_, &unused, MPI_STATUS_IGNORE);
     MPI_Win_sync(flags_);
   }
   bool arrived(std::size_t part, std::uint64_t round) {
-    // acquire: the put's bytes behind the mark; the partner is the library's store.
+    // acquire: the put's bytes before the mark; the partner is the library's store.
     if (std::atomic_ref(marks_[part]).load(std::memory_order_acquire) != round) return false;
     MPI_Win_sync(data_);
     return true;

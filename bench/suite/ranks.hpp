@@ -31,7 +31,7 @@ class MpiRanks {
   int rank_ = 0, size_ = 0;
 };
 
-/// Yields between two looks if it has to.
+/// Polls until all requests are complete; yields in between if `yields`.
 inline void wait_for_all(std::vector<MPI_Request>& requests, bool yields) {
   const int count = static_cast<int>(requests.size());
   if (!yields) {

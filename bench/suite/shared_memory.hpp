@@ -1,5 +1,6 @@
 #pragma once
-// Memory of ranks 0 and 1 of one host, made without the MPI: nothing of it is in what is measured.
+// Memory of ranks 0 and 1 of one host, created without the MPI, so that measurements contain none
+// of its work.
 
 #include <fcntl.h>
 #include <mpi.h>
@@ -17,13 +18,13 @@
 
 namespace larklane::bench {
 
-/// A cache line that a rank writes and the other one reads.
+/// A cache line that one rank writes and the other reads.
 struct alignas(64) SharedLine {
   std::array<std::atomic<std::uint64_t>, 8> words;
 };
 
-/// Zeroed. Collective over both ranks, as its end is not.
-/// Thread safety: single-owner; its words are atomic.
+/// Zeroed. Construction is collective over both ranks, destruction is not. Thread safety:
+/// single-owner; its words are atomic.
 class SharedMemory {
  public:
   explicit SharedMemory(std::size_t bytes = 0) : bytes_(sizeof(Head) + bytes) {
@@ -49,12 +50,12 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// Of rank 0, of rank 1.
+  /// The line that rank `rank` writes.
   SharedLine& line(int rank) { return head_->lines[static_cast<std::size_t>(rank)]; }
   std::byte* data() { return reinterpret_cast<std::byte*>(head_ + 1); }
 
-  /// By rank 1: a figure of round `round`, from 1. The other side sleeps meanwhile, so that it
-  /// takes no core from those whom the round is about.
+  /// Called by rank 1 with a figure of round `round`, from 1. The other side sleeps meanwhile, so
+  /// that it takes no core from the measured threads.
   void tell(std::uint64_t round, double value) {
     head_->told = value;
     head_->round.store(round, std::memory_order_release);

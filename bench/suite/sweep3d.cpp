@@ -1,4 +1,4 @@
-// Sweep3d: the wave of a transport sweep over a plane of ranks, from each of its corners.
+// Sweep3d: the wave of a transport sweep over a plane of ranks, from each corner.
 
 #include <mpi.h>
 
@@ -13,8 +13,8 @@ namespace larklane::bench {
 namespace {
 
 constexpr std::size_t kCorners = 4, kAxes = 2;
-/// Of a rank's column. Each has faces of its own along both axes, so that all of them may be on
-/// their way at once: more would cost memory, fewer would leave less of a wave.
+/// Blocks of a rank's column. Each has its own faces along both axes, so that all may be in flight
+/// at once. More blocks cost memory, fewer leave less of a wave.
 constexpr std::size_t kBlocks = 4;
 static_assert(kCorners * kBlocks * kAxes <= kRoutesMax);
 
@@ -47,9 +47,9 @@ class Sweep final : public Pattern {
     for (std::size_t corner = 0; corner < kCorners; ++corner) sweep(corner, exchange, iteration);
   }
 
-  /// No two ranks wait for each other: inflow comes from ranks nearer to the corner, and an outflow
-  /// is over when its receiver has come to this corner, too, for which that one needs no more than
-  /// the end of the corner before.
+  /// No deadlock: inflow comes from ranks nearer to the corner. An outflow completes when its
+  /// receiver has reached this corner, too, and for that the receiver only has to finish the corner
+  /// before.
   void sweep(std::size_t corner, Exchange& exchange, std::uint32_t iteration) {
     const std::size_t first = route_of(corner, 0), end = route_of(corner + 1, 0);
     exchange.start(first, end);

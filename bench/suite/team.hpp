@@ -1,5 +1,5 @@
 #pragma once
-// The threads of one rank. The caller's is thread 0.
+// The threads of one rank; the calling thread is thread 0.
 
 #include <barrier>
 #include <cstdint>
@@ -22,7 +22,7 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  /// Every thread calls job(thread); returns when all have.
+  /// Every thread calls job(thread); run() returns after all calls have returned.
   void run(const std::function<void(std::uint32_t)>& job) {
     job_ = &job;
     go_.arrive_and_wait();
@@ -42,7 +42,7 @@ class Team {
 
   std::barrier<> go_, done_;
   const std::function<void(std::uint32_t)>* job_ = nullptr;  // written before go_, read after it
-  std::vector<std::jthread> members_;  // last: joined before what they use ends
+  std::vector<std::jthread> members_;                        // last: joined before their data ends
 };
 
 }  // namespace larklane::bench

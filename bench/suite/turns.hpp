@@ -1,5 +1,5 @@
 #pragma once
-// Rounds of several ways in turns: what disturbs the machine disturbs all of them alike.
+// Rounds of several ways in turns, so that a disturbance of the machine affects all of them alike.
 
 #include <mpi.h>
 
@@ -20,12 +20,12 @@
 
 namespace larklane::bench {
 
-/// One at least where a budget asks what a round takes.
+/// At least one if a budget needs the time of a round.
 inline std::uint32_t warmup_rounds(const Options& o) {
   return o.budget_s > 0 ? std::max(o.warmup, 1u) : o.warmup;
 }
 
-/// How many rounds fit into --budget beside the warm-up, at what one of its rounds has taken.
+/// Number of rounds that fit into --budget beside the warm-up, from the time of a warm-up round.
 /// Collective: rank 0's budget and clock decide.
 inline std::uint32_t rounds_within(const Options& o, double budget_ns, double warmup_ns) {
   constexpr double kRoundsMin = 5;
@@ -38,10 +38,11 @@ inline std::uint32_t rounds_within(const Options& o, double budget_ns, double wa
   return rounds;
 }
 
-/// On the same requests: what goes wrong only once they have been used is seen, too.
+/// On the same requests: this also finds errors that only occur when a request is used again.
 constexpr int kGuardRounds = 3;
 
-/// What a guard saw while everything was held back, and afterwards. Collective over two ranks.
+/// Refuses the way if a side claimed completion while the message was held back, or if data was
+/// wrong. Collective over two ranks.
 inline void judge_held_back(std::uint64_t claims, std::uint64_t wrong, Series* series) {
   std::array<std::uint64_t, 2> of_both{claims, wrong};
   MPI_Allreduce(MPI_IN_PLACE, of_both.data(), 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
@@ -51,14 +52,14 @@ inline void judge_held_back(std::uint64_t claims, std::uint64_t wrong, Series* s
     series->refused = "what has arrived, it says, is not in the buffer";
 }
 
-/// Guards, warm-up, then rounds: A B C A', A C B A', ... A' is the first way again, in a series of
-/// its own: how far A and A' are apart is the noise of the point. With --bare neither guards nor
+/// Guards, warm-up, then rounds: A B C A', A C B A', ... A' is the first way again, in its own
+/// series: the difference of A and A' is the noise of the point. --bare leaves out the guards and
 /// A'. Collective.
-/// @param point      gets a series per way; one that is missing or that its guard refuses has no
-///                   rounds
+/// @param point      gets a series for each way; a way that is missing or refused by its guard has
+///     no rounds
 /// @param guard      (way's index, its series): one round, refused on all ranks or on none
 /// @param one_round  (way's index, its series, iteration, does it count?)
-/// @param progress   told the share that is done
+/// @param progress   called with the share of rounds that are done
 template <class Guard, class OneRound, class Progress>
 void take_turns(const Options& o, double budget_ns, Point* point, Guard&& guard,
                 OneRound&& one_round, Progress&& progress) {

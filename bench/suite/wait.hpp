@@ -1,5 +1,5 @@
 #pragma once
-// Waiting that leaves the processor to others: ranks and threads may be more than cores.
+// Waiting that leaves the processor to others: there may be more ranks and threads than cores.
 
 #include <mpi.h>
 #include <sched.h>
@@ -8,7 +8,7 @@
 
 namespace larklane::bench {
 
-/// Looks some times in a row, then lets others run between two looks.
+/// Polls 200 times, then yields after each further poll.
 template <class Done>
 void wait_until(Done&& done) {
   constexpr unsigned kLooksBeforeYield = 200;
@@ -16,7 +16,7 @@ void wait_until(Done&& done) {
     if (looks > kLooksBeforeYield) sched_yield();
 }
 
-/// While a guard holds a part back, for as long as what must not be on its way would need to come.
+/// Polls while a guard holds a part back, long enough for a part that is sent too early to arrive.
 template <class Look>
 void while_held(Look&& look) {
   constexpr double kHeldNs = 20e6;
@@ -31,7 +31,7 @@ inline void wait_for(MPI_Request* request) {
   });
 }
 
-/// Of all ranks.
+/// A barrier of all ranks.
 inline void yielding_barrier() {
   MPI_Request request;
   MPI_Ibarrier(MPI_COMM_WORLD, &request);

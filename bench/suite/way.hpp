@@ -1,5 +1,5 @@
 #pragma once
-// One way of getting a message from rank 0 to another, of several that are measured side by side.
+// One way to send a message from rank 0 to another rank, of several that are measured side by side.
 
 #include <mpi.h>
 
@@ -14,7 +14,7 @@
 
 namespace larklane::bench {
 
-/// What both sides have in common. The buffer is the sender's or the receiver's.
+/// The common arguments of both sides. The buffer is the sender's or the receiver's.
 struct Pair {
   const Options* options;
   std::byte* buffer;
@@ -23,10 +23,9 @@ struct Pair {
   MPI_Comm comm;  ///< of the two: rank 0 sends, rank 1 receives
 };
 
-/// The calls of one round, in this order, sender: start, ready of every partition, joined, finish;
-/// receiver: start, poll until it says so, finish.
-/// Thread safety: ready() of different partitions by different threads; everything else
-/// single-owner.
+/// The calls of one round, in this order. Sender: start, ready of every partition, joined, finish.
+/// Receiver: start, poll until it returns true, finish. Thread safety: different threads may call
+/// ready() for different partitions; everything else is single-owner.
 class Way {
  public:
   virtual ~Way() = default;
@@ -34,22 +33,23 @@ class Way {
   Way& operator=(const Way&) = delete;
 
   virtual void start(std::uint64_t round) = 0;
-  /// Send partition `partition` has been computed by `thread`, of whose it is the last if `last`.
+  /// `thread` has computed send partition `partition`; `last`: this is the thread's last one.
   virtual void ready(std::uint32_t partition, std::uint32_t thread, bool last) = 0;
   virtual void joined() {}
-  /// One look. Arrivals are noted. @return everything is there
+  /// Checks once and notes the arrivals.
+  /// @return true if everything has arrived
   virtual bool poll() = 0;
-  /// Instead: until everything is there, without a look at its parts.
+  /// Alternative to poll(): waits until everything has arrived, without checking its parts.
   virtual void wait() {
     wait_until([&] { return poll(); });
   }
   virtual void finish() = 0;
-  /// Sender, while a part is held back: does it claim to be complete? Receiver: does it?
+  /// True if this side claims to be complete while the sender holds a part back.
   virtual bool claims_completion() { return false; }
 
-  /// When each part that this way tells from the others left (sender), [units()].
+  /// Send time of each part that this way distinguishes (sender), [units()].
   const std::vector<double>& begun_ns() const noexcept { return begun_ns_; }
-  /// When each arrived (receiver), [arrivals()].
+  /// Arrival time of each part (receiver), [arrivals()].
   std::vector<double>& arrived_ns() noexcept { return arrived_ns_; }
 
  protected:
@@ -59,7 +59,8 @@ class Way {
   std::vector<double> begun_ns_, arrived_ns_;
 };
 
-/// Collective over both ranks, in the same order there. @param name  a way of bench/benchmarks.def
+/// Collective over both ranks, in the same order on both.
+/// @param name  a way of bench/benchmarks.def
 /// @return null if this MPI can't
 std::unique_ptr<Way> make_way(const std::string& name, const Pair& pair);
 

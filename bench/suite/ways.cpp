@@ -1,5 +1,5 @@
 // The ways: partitioned, one send after the join, a persistent one, a send a thread, a put a
-// thread, and one that only pretends to be partitioned, for calibration.
+// thread. For calibration also one that only pretends to be partitioned.
 
 #include <algorithm>
 #include <span>
@@ -63,7 +63,7 @@ class Partitioned final : public Way {
   std::size_t missing_ = 0;
 };
 
-/// One message when all threads have joined.
+/// One message after all threads have joined.
 class OneMessage : public Way {
  public:
   void ready(std::uint32_t, std::uint32_t, bool) override {}
@@ -121,7 +121,7 @@ class Persistent final : public OneMessage {
   }
 };
 
-/// Each thread sends its share when it has it.
+/// Each thread sends its share when it is ready.
 class ThreadSends final : public Way {
  public:
   ThreadSends(const Pair& pair, bool own_communicators)
@@ -177,7 +177,7 @@ class ThreadSends final : public Way {
   const bool owns_comms_;
 };
 
-/// Each thread puts its share into the receiver's window, then a mark that the receiver looks at.
+/// Each thread puts its share into the receiver's window, then a mark that the receiver polls.
 class Puts final : public Way {
  public:
   explicit Puts(const Pair& pair)
@@ -219,8 +219,7 @@ class Puts final : public Way {
   std::size_t missing_ = 0;
 };
 
-/// What a partitioned library that sends everything in Wait would look like: its early-bird share
-/// must come out as 0.
+/// Imitates a partitioned library that sends everything in Wait: its early-bird share must be 0.
 class Pretended final : public Way {
  public:
   explicit Pretended(const Pair& pair)

@@ -1,5 +1,5 @@
 #pragma once
-// What a thread does between two calls of MPI.
+// A thread's work between two calls of MPI.
 
 #include <cstdint>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace larklane::bench {
 
-/// Memory that a thread works through.
+/// Memory for a thread's work.
 std::vector<double> scratch_memory();
 void compute_until(double end_ns, std::vector<double>& scratch);
 
