@@ -202,11 +202,11 @@ int run_python(const std::string& module, const std::vector<std::string>& words)
   // Until the module handles ^C itself, which console.run() does, it ends the process without a
   // traceback. SIGINT stays blocked until the interpreter's own handler is gone. A process that was
   // started without SIGINT stays so.
-  sigset_t interrupt{}, before{};
+  sigset_t interrupt{}, signals{};
   ::sigemptyset(&interrupt);
   ::sigaddset(&interrupt, SIGINT);
-  ::pthread_sigmask(SIG_BLOCK, &interrupt, &before);
-  const bool was_blocked = ::sigismember(&before, SIGINT) == 1;
+  ::pthread_sigmask(SIG_BLOCK, &interrupt, &signals);
+  const bool was_blocked = ::sigismember(&signals, SIGINT) == 1;
   std::vector<std::string> command{
       python, "-c",
       std::string("import _signal\n"  // built in: `signal` reads files
