@@ -6,6 +6,7 @@
 Exit status: 0 passed, 1 failed, 77 git is missing.
 """
 
+import argparse
 import os
 import pathlib
 import shutil
@@ -45,6 +46,9 @@ def run(*command: str, **options: object) -> str:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path, help="folder for the copy")
+    arguments, options = parser.parse_known_args()
     if not shutil.which("git"):
         print("skipped: no git")
         return SKIP
@@ -52,7 +56,7 @@ def main() -> int:
     if f"```diff\n{patch}```\n" not in (ROOT / "CONTRIBUTING.md").read_text():
         print(f"CONTRIBUTING.md:1: does not show {PATCH.relative_to(ROOT)} as it is")
         return 1
-    tree = pathlib.Path(sys.argv[1]).resolve() / "tree"
+    tree = arguments.build.resolve() / "tree"
     copy_tree(tree)
     # The copy may lie in a repository, and git would take the names as relative to it.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent), "CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"}
@@ -61,7 +65,7 @@ def main() -> int:
     page = " ".join((tree / "docs/user/options.md").read_text().split())
     assert "`half`: two groups;" in page and "| half |" in page, "the options page does not list the policy"
     build = tree / "build/half"
-    run("cmake", "-S", str(tree), "-B", str(build), *SMALL, *sys.argv[2:], env=environment)
+    run("cmake", "-S", str(tree), "-B", str(build), *SMALL, *options, env=environment)
     run("cmake", "--build", str(build), "--target", "part_policy_test", "--parallel", "2", env=environment)
     said = run(str(build / "tests/unit/part_policy_test"))
     assert "[       OK ] PartPolicy.HalfMakesTwoGroups" in said, said
