@@ -292,8 +292,8 @@ def main() -> int:
     for program in PROGRAMS:
         table(program, cases)
     print("\nWhen does a step get shorter? By what is exposed less, and by the work that a receiver does on partitions that are\n"
-          "there early, while it would wait otherwise. Nobody shortens the wait for the late thread's own partition: where a\n"
-          "step ends with it, as here, most of the step stays.")
+          "there early, while it would wait otherwise. The wait for the late thread's own partition stays: where a step ends\n"
+          "with it, as here, most of the step stays.")
     draw([write_json(program, cases, remark, arguments.results) for program in PROGRAMS])
     return int(any(case.how == "larklane" and case.failure for case in cases))
 
