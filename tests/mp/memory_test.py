@@ -93,6 +93,8 @@ def partitioned_kinds(name, build):
                     command = ["sh", "-c", KEEP, "keep", f"{over}/over", *run, str(folder / "lost"), victim, order, *mend]
                     outcome = launch.launch(mpi, 2, command, 60, environment=environment)
                 good = all(f"{who} ok" in outcome.output for who in ("victim", "survivor")) and "failed" not in outcome.output
+                if "survivor: after" in outcome.output:
+                    good = good and any(cause in outcome.output for cause in ("its process has ended", "it has closed its connection"))
                 yield f"{name}: the {victim} has lost pages, comes {order}, {how}", good, outcome
 
 

@@ -1,6 +1,7 @@
 // A buffer with a lost part: its file has been truncated, and access raises SIGBUS. The victim must
 // get its signal in a thread of its own; the other side an error with a text, within seconds, and
-// the use of its other requests.
+// the use of its other requests. The caller looks for the text: MPICH 4.0 keeps none with a code, so
+// that it is on standard error there.
 //
 //   lost sender|receiver first|last [mend]    that side has the buffer; its call comes first or
 //   last. mend: its handler brings the pages back (they are empty then), and the round completes
@@ -65,9 +66,7 @@ static int survive(MPI_Request* request, int is_sender) {
   }
   MPI_Error_string(code, text, &length);
   printf("survivor: after %.2f s: %s\n", seconds, text);
-  const int is_named = strstr(text, "its process has ended") != NULL ||
-                       strstr(text, "it has closed its connection") != NULL;
-  return seconds > SECONDS || !is_named;
+  return seconds > SECONDS;
 }
 
 // Nothing else is harmed: this rank's channel to itself.
