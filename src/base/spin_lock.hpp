@@ -21,6 +21,10 @@ class LARKLANE_CAPABILITY("spin lock") SpinLock {
     // acquire: pairs with unlock()'s release.
     while (is_held_.exchange(true, std::memory_order_acquire)) [[unlikely]] wait_slow();
   }
+  /// acquire: pairs with unlock()'s release.
+  bool try_lock() noexcept LARKLANE_TRY_ACQUIRE(true) {
+    return !is_held_.exchange(true, std::memory_order_acquire);
+  }
   void unlock() noexcept LARKLANE_RELEASE() { is_held_.store(false, std::memory_order_release); }
 
  private:
