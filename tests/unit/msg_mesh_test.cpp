@@ -251,6 +251,25 @@ TEST_P(MeshTest, LeavingProcessEndsPostsThatWaitForALink) {
   }
 }
 
+/// The peer's offer has ended the link before the fetch of the peer's card answers.
+TEST_P(MeshTest, LeavingProcessReportsALinkThatIsOverOnce) {
+  MeshProcess& zero = add(0, 2);
+  std::uint64_t into = 0;
+  ASSERT_TRUE(zero.receive(1, 1, &into));
+  ASSERT_TRUE(comes([&] { return table_.waiting() == 1; }));
+  Speaker one(std::string(card_of(0).local) + "-one");
+  one.call(card_of(0).local);
+  one.say(MeshRecord::offer, MeshOffer{1, 0}, random_bytes(100, 1));
+  EXPECT_TRUE(comes([&] { return one.heard(MeshRecord::ready) == 1; }));
+  EXPECT_EQ(zero.unreachable.count(), 1);
+  std::thread leaving([&] { zero.close(); });
+  EXPECT_TRUE(comes([&] { return one.heard(MeshRecord::goodbye) == 1; }));
+  put_card(1, one);
+  leaving.join();
+  EXPECT_EQ(zero.unreachable.count(), 1);
+  EXPECT_EQ(warnings_.take("rank 1 can't be reached"), 1u);
+}
+
 TEST_P(MeshTest, PeerThatIsReadyWithoutAnOfferFailsPendingSends) {
   MeshProcess& zero = add(0, 2);
   Speaker one(std::string(card_of(0).local) + "-one");
