@@ -147,13 +147,13 @@ def test_rows():
     """Each call of `larklane bench` in bench/rows.json names an existing benchmark and existing ways."""
     for row in bars.read_rows():
         for command in row["contenders"].values():
-            contender = bars.Contender.of(command)
-            if not contender.how:
-                continue
-            words = [word.replace("{what}", "rate") for word in contender.words]
-            [name] = [word for word in words if word in bars.BENCHMARKS]
-            known = {*bars.BENCHMARKS[name].ways.split(","), *bars.BENCHMARKS[name].further_ways.split(",")}
-            assert words[words.index("--ways") + 1] in known, (row["row"], command)
+            for point in row["points"]:
+                contender = bars.Contender.of(command.format(**{"at": "", "points": "", **point}))
+                if not contender.how:
+                    continue
+                [name] = [word for word in contender.words if word in bars.BENCHMARKS]
+                known = {*bars.BENCHMARKS[name].ways.split(","), *bars.BENCHMARKS[name].further_ways.split(",")}
+                assert contender.words[contender.words.index("--ways") + 1] in known, (row["row"], command)
         for candidate, baseline, *_ in row["claims"]:
             assert {name for name in (candidate, baseline) if isinstance(name, str)} <= set(row["contenders"]), row["row"]
 

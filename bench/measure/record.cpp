@@ -120,8 +120,9 @@ Json json_of(const Options& o, const Benchmark& benchmark) {
     json["operation"] = o.operation;
     json["window"] = o.window;
     json["lanes"] = o.lanes;
+    if (!o.count.empty()) json["count"] = o.count;
+    if (o.variant != "native" && !o.completion.empty()) json["completion"] = o.completion;
     if (o.variant == "larklane") {
-      if (!o.completion.empty()) json["completion"] = o.completion;
       if (!o.progress.empty()) json["progress"] = o.progress;
       json["layout"] = o.layout;
       if (!o.completion.empty()) json["more_follow"] = o.more_follow;

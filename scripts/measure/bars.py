@@ -11,7 +11,7 @@ The rows are bench/rows.json; each is
 A contender is a call of `larklane bench`: `native MPI`, `larklane MPI` or `lci MPI` on two ranks of that MPI's launcher, `alone N` on N processes of
 `larklane launch`. Words NAME=VALUE for its environment, the benchmark and its options follow. After a leading `hosts`, the ranks run on two hosts
 (tests/hosts/hosts.py). The default warm-up is a tenth of the rounds. `metric` selects samples of the record's first way (default: the benchmark's
-main metric). `quantile` (default 0.5; or "mean") reduces them to the figure of a run. Any other command runs unchanged, and its last line
+main metric); {NAME} in it stands for the point's value, too. `quantile` (default 0.5; or "mean") reduces them to the figure of a run. Any other command runs unchanged, and its last line
 is {"samples": [numbers], "wrong": 0}.
 
 A claim compares a candidate with a baseline, with a limit in the row's unit, or with a share of a baseline; smaller is better. A point may have
@@ -220,6 +220,7 @@ def run_once(command, points, timeout_s, reading, runner=run_words):
     """Run a contender once. @return ([(sample or None, error or None)] of the points that it reports, error of the run or None)"""
     at = " ".join("--at " + ",".join(assignments(without_repetitions(point))) for point in points)
     shapes = ",".join("{bytes}:{partitions}:{rounds}".format(**point) + f":{point.get('warmup', point['rounds'] // 10 + 1)}" for point in points if "rounds" in point and "partitions" in point)
+    reading = reading._replace(metric=reading.metric.format(**points[0]))
     contender = Contender.of(command.format(**{**points[0], "at": at, "points": shapes}))
     with tempfile.TemporaryDirectory(prefix="bars-") as folder:
         file = pathlib.Path(folder, "record.json")
