@@ -26,6 +26,7 @@ continues where it stopped.
 """
 
 import argparse
+import concurrent.futures
 import copy
 import datetime
 import itertools
@@ -47,9 +48,12 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "tests/
 import guest  # noqa: E402
 import launch  # noqa: E402
 
-from larklane.files import json_text  # noqa: E402
+from larklane.files.input_file import read_json  # noqa: E402
 from larklane.numbers import stats  # noqa: E402
+from larklane.records import rows, schema  # noqa: E402
 from larklane.records.benchmarks import BENCHMARKS  # noqa: E402
+from larklane.records.node import Node  # noqa: E402
+from larklane.report import row_digest  # noqa: E402
 
 ROWS = ROOT / "bench/rows.json"
 LARKLANE = "build/release/bin/larklane"
@@ -67,6 +71,22 @@ def output_of(*command):
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+def larklane_json(*words, command=ROOT / LARKLANE):
+    """@return what the command prints with --json. Raises RuntimeError with its error output"""
+    done = subprocess.run([command, *map(str, words), "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"larklane {shlex.join(map(str, words))}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def two_at_a_time(run, cases, title):
+    """Yield (case, run(case)) in the order of the cases, and print the title of each."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for number, (case, found) in enumerate(zip(cases, pool.map(run, cases), strict=True), 1):
+            print(f"[{number}/{len(cases)}] {title(case)}", file=sys.stderr, flush=True)
+            yield case, found
 
 
 def text_of(path):
@@ -119,7 +139,7 @@ def context():
     build_type = (re.search(r"^CMAKE_BUILD_TYPE:\w+=(.*)$", cache, re.M) or ["", ""])[1]
     reasons = reasons_not_to_publish(dirty, build_type, facts)
     return {
-        "schema": 1,
+        "kind": "row",
         "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": output_of("git", "rev-parse", "--short=12", "HEAD"),
         "dirty": dirty,
@@ -137,7 +157,7 @@ def each_of(point):
 
 
 def read_rows():
-    return [{**row, "points": [point for grid in row["points"] for point in each_of(grid)]} for row in json.loads(ROWS.read_text(encoding="utf-8"))]
+    return [{**row, "points": [point for grid in row["points"] for point in each_of(grid)]} for row in read_json(ROWS)]
 
 
 class Reading(NamedTuple):
@@ -227,7 +247,7 @@ def run_once(command, points, timeout_s, reading, runner=run_words):
         text, why = runner(contender.commanded(timeout_s, file), timeout_s)
         if not contender.how:
             return of_lines(text, reading), why
-        return of_record(json.loads(file.read_text(encoding="utf-8")), reading) if file.exists() else [], why
+        return of_record(read_json(file), reading) if file.exists() else [], why
 
 
 def without_repetitions(parameters):
@@ -404,14 +424,14 @@ def judged(row, point):
 def run_row(row, about):
     """Measure the missing points of a row. @return its record"""
     kept = KEPT / f"{row['row']}-{about['commit']}.json"
-    record = json.loads(kept.read_text()) if kept.exists() else {**about, "row": row["row"], "unit": row["unit"], "points": []}
+    record = read_json(kept) if kept.exists() else {**about, "row": row["row"], "unit": row["unit"], "points": []}
     done = [point["parameters"] for point in record["points"]]
     contenders = available(row)
     missing = [parameters for parameters in row["points"] if parameters not in done and contenders]
     for point in all_measured(row, missing, contenders):
         record["points"].append(point)
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps(record, indent=1))
+        schema.write(kept, record)
         show(row, point)
     return record
 
@@ -438,7 +458,7 @@ def run_again(row, about, at=None):
     for number, point in zip(chosen, all_measured(row, [more(record["points"][number]) for number in chosen], contenders)):
         record["points"][number] = {**point, "again": {"commit": about["commit"], "measured": about["measured"]}}
         show(row, point)
-        (RECORDS / name).write_text(json_text.compact(record))
+        schema.write(RECORDS / name, record)
     return record if chosen else None
 
 
@@ -448,7 +468,7 @@ def assignments(parameters):
 
 def newest(row):
     """@return (file name, record) of the last measurement of a row; (None, None) without one"""
-    records = [(path.name, json.loads(path.read_text())) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
+    records = [(path.name, read_json(path)) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
     return max(records, key=lambda named: named[1].get("measured", ""), default=(None, None))
 
 
@@ -457,7 +477,7 @@ def keep_record(name, record, page):
     for old in RECORDS.glob(f"{name}-{'[0-9a-f]' * 12}.json"):
         old.unlink()
     path = RECORDS / f"{name}-{record['commit']}.json"
-    path.write_text(json_text.compact(record), encoding="utf-8")
+    schema.write(path, record)
     path.with_name(f"{name}.md").write_text(page, encoding="utf-8")
     return path
 
@@ -480,8 +500,7 @@ def listed(verdicts):
 
 def label(verdict):
     """@return the compared pair as text"""
-    share = isinstance(verdict["baseline"], str) and "limit" in verdict
-    return f"{verdict['candidate']} / {verdict['baseline']}" + (f" at most {verdict['limit']}" if share else "")
+    return rows.read_verdict(Node(verdict, "verdict")).label
 
 
 def show(row, point):
@@ -497,27 +516,11 @@ def show(row, point):
         print(f"  {row['row']} {parameters}: {pair}: {figures} {row['unit']}: {verdict['verdict']}", flush=True)
 
 
-def figure(value):
-    """`value` with three digits, more than the machine reproduces."""
-    return f"{value:.3g}" if abs(value) < 1000 else f"{round(value, 2 - len(str(int(abs(value)))) + 1):,.0f}"
-
-
 def table(record):
-    """A record as a table: one line a point, medians (and the middle 80 percent) of all contenders, the verdicts."""
-    names = list(dict.fromkeys(name for point in record["points"] for name in (*point["summary"], *point["failed"]) if not name.endswith("'")))
-    lines = [f"| point | {' | '.join(names)} | verdicts |", "|" + "---|" * (len(names) + 2)]
-    for point in record["points"]:
-        cells = []
-        for name in names:
-            found = point["summary"].get(name)
-            failed = point["failed"].get(name, "-")[:40].replace("\n", " ").replace("|", "/")
-            lost = point["series"].get(name, []).count(None)
-            ended = f", {found['n']} of {found['n'] + lost} runs" if lost else ""
-            cells.append(f"{figure(found['median'])} ({figure(found['p10'])} to {figure(found['p90'])}{ended})" if found else failed)
-        verdicts = [f"{label(verdict)}: {verdict['verdict']}" for verdict in point["verdicts"]]
-        parameters = ", ".join(f"{name} {value}" for name, value in point["parameters"].items())
-        lines.append(f"| {parameters} | {' | '.join(cells)} | {'<br>'.join(verdicts)} |")
-    return "\n".join(lines)
+    """A record's points as a table in Markdown."""
+    found = row_digest.point_table([rows.read_point(Node(point, "point")) for point in record["points"]], "<br>")
+    lines = [found.heads, *found.rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines).replace("\n", "\n|" + "---|" * len(found.heads) + "\n", 1)
 
 
 def summarise():
@@ -561,7 +564,7 @@ def main():
         record = run_again(row, about, arguments.at) if arguments.again else run_row(row, about)
         if record and record["points"] and not arguments.again:
             path = RECORDS / f"{row['row']}-{about['commit']}.json"
-            path.write_text(json_text.compact(record))
+            schema.write(path, record)
             print(f"  written: {path.relative_to(ROOT)}")
         slower += sum(verdict["verdict"] in ("slower", "above") for point in (record["points"] if record else ()) for verdict in point["verdicts"])
     summarise()

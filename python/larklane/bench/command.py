@@ -26,8 +26,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from larklane.files import console, json_text, output_file
+from larklane.files import console, output_file
 from larklane.files.input_file import read_json
+from larklane.records import schema
 from larklane.records.benchmarks import BENCHMARKS, names
 
 PARTITIONED = names("partitions", "one_message", "calls", "pattern")
@@ -208,10 +209,8 @@ class Set:
 
     def save(self) -> None:
         """@raises OSError"""
-        whole = {"schema": 1, "kind": "bench-set", "runs": self.runs, "failures": self.failures}
-        if self.turns:
-            whole["turns"] = self.turns
-        output_file.write(self.path, json_text.compact(whole))
+        whole = {"kind": "bench-set", "runs": self.runs, "failures": self.failures, **({"turns": self.turns} if self.turns else {})}
+        schema.write(self.path, whole)
         self.is_saved = True
         if self.csv:
             output_file.write(self.csv, csv_of(self.runs))
