@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/output_file.hpp"
+#include "json_text.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -236,8 +237,7 @@ std::string write_json(const Record& record, const std::string& path) {
                               {"rounds", point.rounds},
                               {"series", series}});
   }
-  return write_whole(
-      path, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  return write_whole(path, json_text(json));
 }
 
 std::string write_csv(const Record& record, const std::string& path) {

@@ -259,7 +259,7 @@ def system_calls(bench):
         samples = record["points"][0]["series"][0]["samples"]
         expect(record["options"]["count"] == "system-calls" and set(samples) >= CALLS, benchmark, output)
         for both, first, second in zip(*(samples[name] for name in ("system_calls", "first_system_calls", "second_system_calls"))):
-            expect(0 < min(first, second) and abs(both - first - second) < 1e-9 * both, samples, output)
+            expect(min(first, second) > 0 and abs(both - first - second) < 1e-9 * both, samples, output)
 
 
 APPLICATIONS = {  # words of three sizes, samples
