@@ -241,23 +241,12 @@ class Exchange {
       for (std::uint32_t thread = 0; thread < threads_; ++thread) way.end(thread).release();
     }
     way.end_round();
-    const double took_ns = longest_ns();
+    const double mine_ns = shape_.is_first ? span_ns(of_thread_) - timer_ns_ : 0;
+    const double took_ns = std::ranges::max(world_.gather(mine_ns));
     for (const OfThread& mine : of_thread_) wrong += mine.wrong;
-    double all_wrong = 0;
-    for (const double of_rank : world_.gather(static_cast<double>(wrong))) all_wrong += of_rank;
-    series.wrong += all_wrong > 0;
+    series.wrong += sum_of_ranks(world_, static_cast<double>(wrong)) > 0;
     if (counts) add_samples(took_ns, turns, series);
     return took_ns;
-  }
-
-  double longest_ns() {
-    double began_ns = of_thread_[0].began_ns, ended_ns = of_thread_[0].ended_ns;
-    for (const OfThread& mine : of_thread_) {
-      began_ns = std::min(began_ns, mine.began_ns);
-      ended_ns = std::max(ended_ns, mine.ended_ns);
-    }
-    const double mine_ns = shape_.is_first ? ended_ns - began_ns - timer_ns_ : 0;
-    return std::ranges::max(world_.gather(mine_ns));
   }
 
   void add_samples(double took_ns, std::uint64_t turns, Series& series) {

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "measure/clock.hpp"
 #include "measure/options.hpp"
@@ -12,6 +14,25 @@
 #include "measure/session.hpp"
 
 namespace larklane::bench {
+
+/// @param threads  each has began_ns and ended_ns
+/// @return from the first thread's begin to the last thread's end
+template <class Threads>
+double span_ns(const Threads& threads) {
+  double began_ns = threads[0].began_ns, ended_ns = threads[0].ended_ns;
+  for (const auto& thread : threads) {
+    began_ns = std::min(began_ns, thread.began_ns);
+    ended_ns = std::max(ended_ns, thread.ended_ns);
+  }
+  return ended_ns - began_ns;
+}
+
+/// Sum of the numbers of all ranks. Collective.
+template <class World>
+double sum_of_ranks(World& world, double mine) {
+  const std::vector<double> all = world.gather(mine);
+  return std::accumulate(all.begin(), all.end(), 0.0);
+}
 
 /// Number of rounds that fit into --budget beside the warm-up; rank 0's clock decides. Collective.
 template <class World>
