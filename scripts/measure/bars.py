@@ -12,7 +12,8 @@ A contender is a call of `larklane bench`: `native MPI`, `larklane MPI` or `lci 
 `larklane launch`. Words NAME=VALUE for its environment, the benchmark and its options follow. After a leading `hosts`, the ranks run on two hosts
 (tests/hosts/hosts.py). The default warm-up is a tenth of the rounds. `metric` selects samples of the record's first way (default: the benchmark's
 main metric); {NAME} in it stands for the point's value, too. `quantile` (default 0.5; or "mean") reduces them to the figure of a run. Any other command runs unchanged, and its last line
-is {"samples": [numbers], "wrong": 0}.
+is {"samples": [numbers], "wrong": 0}. Two rows need one. `profiling` measures programs of users, unchanged, under `larklane profile`. Contender `write`
+of `early-verbs` measures the RDMA device alone, through libibverbs; the programs of `larklane bench` run where that library is missing.
 
 A claim compares a candidate with a baseline, with a limit in the row's unit, or with a share of a baseline; smaller is better. A point may have
 its own `repetitions`, and lists of values stand for every combination of them. `lenient`: contenders that may hang; only the runs that end count.
@@ -74,7 +75,7 @@ def output_of(*command):
 
 
 def larklane_json(*words, command=ROOT / LARKLANE):
-    """@return what the command prints with --json. Raises RuntimeError with its error output"""
+    """@return the JSON that the command prints with --json. Raises RuntimeError with its error output"""
     done = subprocess.run([command, *map(str, words), "--json"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"larklane {shlex.join(map(str, words))}: {done.stderr.strip()}")

@@ -128,17 +128,21 @@ def _alike(seen: Seen, one: Sequence, other: Sequence) -> Verdict:
     return Verdict(_inside(low, high, 1 - ALIKE, 1 + ALIKE), f"{ratio:.2f} times ({low:.2f} to {high:.2f})")
 
 
+def _difference(seen: Seen, one: Sequence, other: Sequence | float) -> tuple[Sequence[float], Sequence[float], float, float]:
+    """@return both shares in percent, and the bounds of their difference"""
+    first, second = seen.values(*one), [other] if isinstance(other, (int, float)) else seen.values(*other)
+    return first, second, *stats.bootstrap(lambda a, b: a - b, first, second)
+
+
 def _share_above(seen: Seen, above: Sequence, below: Sequence | float) -> Verdict:
     """Shares in percent: is the first larger than the second?"""
-    first, second = seen.values(*above), [below] if isinstance(below, (int, float)) else seen.values(*below)
-    low, high = stats.bootstrap(lambda a, b: a - b, first, second)
+    first, second, low, high = _difference(seen, above, below)
     holds = True if low > 0 else False if high <= 0 else None
     return Verdict(holds, f"{stats.median(first):.0f} % against {stats.median(second):.0f} %")
 
 
 def _shares_alike(seen: Seen, one: Sequence, other: Sequence) -> Verdict:
-    first, second = seen.values(*one), seen.values(*other)
-    low, high = stats.bootstrap(lambda a, b: a - b, first, second)
+    first, second, low, high = _difference(seen, one, other)
     nothing = max(first) == max(second) == 0
     holds = None if nothing else _inside(low, high, -100 * ALIKE, 100 * ALIKE)
     return Verdict(holds, f"{stats.median(first):.0f} % and {stats.median(second):.0f} %")
