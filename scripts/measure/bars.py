@@ -82,6 +82,20 @@ def larklane_json(*words, command=ROOT / LARKLANE):
     return json.loads(done.stdout)
 
 
+def bench_set(words, folder, mpi=None, ranks=2, environment=(), check=True):
+    """Measure by `larklane bench`, one launch of each variant, under the launcher of `mpi`, and report nothing.
+
+    @param ranks  number, or its place "{processes}"
+    @return the record in `folder`. Raises RuntimeError if the command fails, unless `check` is false
+    """
+    launcher = ["--launcher", shlex.join([str(mpi.launcher), *mpi.flags, "-n", str(ranks)])] if mpi else []
+    command = [str(ROOT / LARKLANE), "bench", *words, *launcher, "--repetitions", "1", "--no-report", "--out", str(folder)]
+    done = subprocess.run(command, env={**os.environ, **(mpi.environment if mpi else {}), **dict(environment)}, capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{shlex.join(command)}: {done.stderr.strip()[-500:]}".replace(f"{ROOT}/", ""))
+    return pathlib.Path(folder, "bench.json")
+
+
 def two_at_a_time(run, cases, title):
     """Yield (case, run(case)) in the order of the cases, and print the title of each."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -16,12 +16,10 @@ The gain is `nothing` if the measured interval ends below 1 % of a step, `someth
 
 import argparse
 import dataclasses
-import os
 import pathlib
 import re
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 
@@ -172,12 +170,8 @@ def judged(record):
 
 def measure_costs(folder):
     """@return the costs of messages and partitions on this machine"""
-    words = [BUILD / "bin/larklane", "bench", "latency", "--launcher", f"{MPI.launcher} -n 2", "--repetitions", "1", "--no-report",
-             "--ways", "join,partitioned", "--sizes", "8,1K,8K,64K,512K,4M", "--out", folder]
-    done = subprocess.run([str(word) for word in words], env={**os.environ, **environment()}, capture_output=True, text=True, timeout=300, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{shlex.join(map(str, words))}: {done.stderr[-500:]}")
-    return costs.read(folder / "bench.json")
+    words = ["latency", "--ways", "join,partitioned", "--sizes", "8,1K,8K,64K,512K,4M"]
+    return costs.read(bars.bench_set(words, folder, MPI, environment=environment()))
 
 
 def share(records, what):

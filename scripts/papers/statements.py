@@ -8,11 +8,8 @@ results: an interrupted run continues where it stopped; --fresh begins anew.
 
 import argparse
 import dataclasses
-import os
 import pathlib
-import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
@@ -25,7 +22,6 @@ from larklane.numbers import stats, wording  # noqa: E402
 from larklane.records import cases, schema  # noqa: E402
 
 KEPT = ROOT / "build/statements"
-LARKLANE = ROOT / "build/release/bin/larklane"
 MPIS = ("mpich5", "openmpi5")
 VARIANTS = ("native", "larklane")
 ALIKE = 0.1  # "similar", "close to": within 10 percent
@@ -259,8 +255,6 @@ def is_kept(file: pathlib.Path, words: str, commit: str) -> bool:
 def measure(mpi: launch.Mpi, folder: pathlib.Path, commit: str) -> None:
     """Measure all plans under one MPI, one file each; files of this commit are kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, **mpi.environment}
-    launcher = shlex.join([str(mpi.launcher), *mpi.flags, "-n", "2"])
     for number, (plan, words) in enumerate(PLANS.items(), 1):
         file = folder / file_name(plan)
         if is_kept(file, words, commit):
@@ -268,9 +262,7 @@ def measure(mpi: launch.Mpi, folder: pathlib.Path, commit: str) -> None:
         print(f"{mpi.title}: [{number}/{len(PLANS)}] {plan}", flush=True)
         scratch = folder / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)  # left by an interrupted run
-        subprocess.run([LARKLANE, "bench", *words.split(), "--launcher", launcher, "--repetitions", "1", "--no-report", "--out", scratch],
-                       env=environment, stdout=subprocess.DEVNULL, check=False)
-        (scratch / "bench.json").replace(file)
+        bars.bench_set(words.split(), scratch, mpi, check=False).replace(file)
         file.with_suffix(".plan").write_text(f"{commit} {words}")
         shutil.rmtree(scratch)
 
@@ -326,7 +318,7 @@ def main() -> int:
     if parser.parse_args().fresh:
         shutil.rmtree(KEPT, ignore_errors=True)
     installed = [name for name in MPIS if launch.MPIS[name].installed()]
-    if not installed or not LARKLANE.exists():
+    if not installed or not (ROOT / bars.LARKLANE).exists():
         print("statements: needs `make` and at least one MPI of `make setup`", file=sys.stderr)
         return 1
     about = bars.context()
