@@ -238,17 +238,16 @@ def of_lines(text, reading):
     return [reading.of(line["samples"], int(line.get("wrong", 0))) for line in found]
 
 
-def of_record(record, reading):
+def of_record(file, reading):
     """As of_lines(), for each point of a record of `larklane bench`."""
     found = []
-    metric = reading.metric or BENCHMARKS[record["options"]["benchmark"]].sample
-    for point in record["points"]:
-        first = point["series"][0]
-        if first.get("refused"):
-            found.append((None, first["refused"]))
-        else:
-            found.append(reading.of(first["samples"].get(metric), sum(series["wrong"] for series in point["series"])))
-    return found + [(None, f"no end: {failure['what']}") for failure in record["failures"][:1]]
+    record = schema.load([file])
+    [run] = record.runs
+    for point in run.points:
+        first = point.series[0]
+        samples = first.samples.get(reading.metric or BENCHMARKS[run.options.benchmark].sample)
+        found.append((None, first.refused) if first.refused else reading.of(samples, sum(series.wrong for series in point.series)))
+    return found + [(None, f"no end: {failure.what}") for failure in record.failures[:1]]
 
 
 def run_once(command, points, timeout_s, reading, runner=run_words):
@@ -262,7 +261,7 @@ def run_once(command, points, timeout_s, reading, runner=run_words):
         text, why = runner(contender.commanded(timeout_s, file), timeout_s)
         if not contender.how:
             return of_lines(text, reading), why
-        return of_record(read_json(file), reading) if file.exists() else [], why
+        return of_record(file, reading) if file.exists() else [], why
 
 
 def without_repetitions(parameters):
