@@ -299,7 +299,7 @@ def write(about: dict, installed: Sequence[str]) -> pathlib.Path:
                 key = f"{name} {variant} {case.run.source.removesuffix('.json')} {case.way} {case.point.bytes}"
                 figures[key] = {"metric": metric.label, **stats.summary(metric.values(case))}
     facts = about["machine"]
-    record = bars.keep_record("statements", {**about, "figures": figures}, f"""# What the papers say, tried here
+    record = bars.keep_record("statements", {**about, "row": "statements", "figures": figures}, f"""# What the papers say, tried here
 
 Written by `python3 scripts/papers/statements.py` from `statements-{about['commit']}.json` ({facts['cpu']}, {facts['cores']} cores, one host;
 {'publishable' if about['publishable'] else ', '.join(about['why_not'])}). Medians of 20 rounds (patterns: 8), 10 ms of computing and 4 % noise unless said; every round
