@@ -293,6 +293,7 @@ class SendChannel final : public SendRequest, public StepOwner {
 
   Status start() override;
   Status pready(std::int32_t first, std::int32_t count) override;
+  Status look_for_receiver(bool* is_ready) override;
   Completion poll() override;
   void finish() override;
   Status error() const noexcept override { return failure_.status(); }
