@@ -33,6 +33,7 @@ class Link final : public net::Link {
   std::span<const std::byte> offer() const noexcept override { return offer_bytes_; }
   Status connect(std::span<const std::byte> peer_offer) override;
 
+  void use_queues(std::uint32_t count) override;
   void carry_only(net::ChannelHalf half, std::optional<std::uint16_t> slot,
                   std::uint32_t partitions) override;
   /// One that has come in on a link that carries one channel, in the lane's way. Nothing: of no
