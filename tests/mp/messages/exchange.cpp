@@ -138,16 +138,16 @@ class Thread {
     if (sender.sent % 3 == 1) {
       const Buffer parts[] = {
           {start, third}, {start + third, third}, {start + 2 * third, bytes - 2 * third}};
-      return post_send(vci_, rank, tag, parts, telling(&sender));
+      return larklane::post_send(vci_, rank, tag, parts, telling(&sender));
     }
     if (sender.sent % 3 == 2 && bytes != 0 && bytes <= vci_.packet_bytes_max()) {
       is_packet = true;
       Packet packet = take_packet(vci_);
       if (!packet) return Post::retry;
       std::memcpy(packet.start(), start, bytes);
-      return post_send(vci_, rank, tag, packet, bytes, telling(&sender));
+      return larklane::post_send(vci_, rank, tag, packet, bytes, telling(&sender));
     }
-    return post_send(vci_, rank, tag, start, bytes, telling(&sender));
+    return larklane::post_send(vci_, rank, tag, start, bytes, telling(&sender));
   }
   void hear(const Completion& completion) {
     if (!completion.status.ok())
