@@ -9,7 +9,7 @@ program fortran_f08
   integer, parameter :: partitions = 4, rounds = 10
   integer(kind=MPI_COUNT_KIND), parameter :: elements = 3
   integer, asynchronous :: values(elements * partitions)
-  integer :: rank, ranks, provided, round, i, expected, failures, worst
+  integer :: rank, ranks, provided, round, i, expected, failures
   type(MPI_Request) :: request
   type(MPI_Status) :: status
   logical :: flag
@@ -56,18 +56,13 @@ program fortran_f08
   end do
   call MPI_Request_free(request)
   if (request /= MPI_REQUEST_NULL) failures = failures + 1
-  call MPI_Reduce(failures, worst, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD)
-  if (rank == 0) then
-    if (worst == 0) then
-      print '(a)', 'ok F1_mpi_f08'
-    else
-      print '(a,i0,a)', 'not ok F1_mpi_f08: rank 0: wrong data: ', worst, ' failures'
-    end if
-  end if
+  call report('F1_mpi_f08')
   call absolute_addresses()
   call MPI_Finalize()
 
 contains
+
+  include 'fortran_report.inc'
 
   ! MPI_BOTTOM and a type of absolute addresses on both sides, unequal partitions.
   subroutine absolute_addresses()
@@ -98,13 +93,6 @@ contains
     call MPI_Request_free(request)
     call MPI_Type_free(part)
     call MPI_Type_free(whole)
-    call MPI_Reduce(failures, worst, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD)
-    if (rank == 0) then
-      if (worst == 0) then
-        print '(a)', 'ok F1_mpi_f08_bottom'
-      else
-        print '(a,i0,a)', 'not ok F1_mpi_f08_bottom: rank 0: wrong data: ', worst, ' failures'
-      end if
-    end if
+    call report('F1_mpi_f08_bottom')
   end subroutine
 end program

@@ -378,6 +378,20 @@ INSTANTIATE_TEST_SUITE_P(Ways, PeerKilled,
   for (;;) ::pause();
 }
 
+/// The round ends in time as its peer has died.
+template <class Request>
+void require_ended(Engine& engine, Request* request) {
+  const auto deadline = Clock::now() + 4 * kPromised;
+  while (request->poll() == Completion::pending) {
+    require(Clock::now() < deadline, "waits for the dead");
+    ::sched_yield();
+  }
+  require(request->poll() == Completion::failed, "completed");
+  request->finish();
+  expect_error(*request, Errc::kPeerDown);
+  require(engine.free(request).ok(), "free");
+}
+
 TEST_P(PeerKilled, TheReceiverOfAKilledSenderFailsInTime) {
   const auto [slots, forks] = GetParam();
   Names names;
@@ -391,15 +405,7 @@ TEST_P(PeerKilled, TheReceiverOfAKilledSenderFailsInTime) {
     bool arrived = false;
     while (!arrived) require(r.request->parrived(0, &arrived).ok(), r.request->error_text());
     say();
-    const auto deadline = Clock::now() + 4 * kPromised;
-    while (r.request->poll() == Completion::pending) {
-      require(Clock::now() < deadline, "waits for the dead");
-      ::sched_yield();
-    }
-    require(r.request->poll() == Completion::failed, "completed");
-    r.request->finish();
-    expect_error(*r.request, Errc::kPeerDown);
-    require(engine->free(r.request).ok(), "free");
+    require_ended(*engine, r.request);
   });
   Rank sender([&, slot_bytes = slots, is_forking = forks](const Rank::Say& say) {
     auto engine = make_engine(names, 0, slot_bytes);
@@ -427,15 +433,7 @@ TEST_P(PeerKilled, TheSenderToAKilledReceiverFailsInTime) {
     require_complete(*s.request);
     s.begin(2, 5);
     say();
-    const auto deadline = Clock::now() + 4 * kPromised;
-    while (s.request->poll() == Completion::pending) {
-      require(Clock::now() < deadline, "waits for the dead");
-      ::sched_yield();
-    }
-    require(s.request->poll() == Completion::failed, "completed");
-    s.request->finish();
-    expect_error(*s.request, Errc::kPeerDown);
-    require(engine->free(s.request).ok(), "free");
+    require_ended(*engine, s.request);
   });
   Rank receiver([&, slot_bytes = slots, is_forking = forks](const Rank::Say& say) {
     auto engine = make_engine(names, 1, slot_bytes);

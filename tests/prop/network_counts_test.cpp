@@ -103,10 +103,7 @@ class World {
     mark(unready, early, unready.size(), write_most_,
          [&](std::uint64_t operations) { sender.writes += operations; });
     settle();
-    ASSERT_EQ(send_->poll(), Completion::complete);
-    ASSERT_EQ(receive_->poll(), Completion::complete);
-    send_->finish();
-    receive_->finish();
+    ASSERT_TRUE(have_finished(*send_, *receive_));
     ASSERT_EQ(from_, to_);
     settle();
     EXPECT_EQ(posted_by(sides_[0]) - before[0], sender) << "the sender, " << early << " early";

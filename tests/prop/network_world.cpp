@@ -112,6 +112,15 @@ void World::turn_all_lanes() {
   for (auto& side : sides_) (void)side->network->lanes().progress_all();
 }
 
+/// Frees a request that has made its rounds.
+template <class Request, class Count>
+bool has_freed(Network& network, Request*& request, Count round, Count rounds, Count& freed) {
+  if (round != (freed + 1) * rounds) return false;
+  EXPECT_TRUE(network.free(std::exchange(request, nullptr)).ok());
+  ++freed;
+  return true;
+}
+
 void World::sender_step(Pair& p) {
   if (p.sends_freed == p.channels) return;
   Network& network = *sides_[0]->network;
@@ -121,11 +130,7 @@ void World::sender_step(Pair& p) {
     p.send = *made;
     medium_->on_news();
   } else if (!p.send->active()) {
-    if (p.send_round == (p.sends_freed + 1) * p.rounds) {
-      ASSERT_TRUE(network.free(std::exchange(p.send, nullptr)).ok());
-      ++p.sends_freed;
-      return;
-    }
+    if (has_freed(network, p.send, p.send_round, p.rounds, p.sends_freed)) return;
     ++p.send_round;
     medium_->on_news();
     ASSERT_TRUE(p.send->start().ok());
@@ -183,11 +188,7 @@ void World::receiver_step(Pair& p) {
     medium_->on_news();
   } else if (!p.recv->active()) {
     for (const std::byte b : p.to) ASSERT_EQ(b, kCanary) << "written outside of a round";
-    if (p.recv_round == (p.recvs_freed + 1) * p.rounds) {
-      ASSERT_TRUE(network.free(std::exchange(p.recv, nullptr)).ok());
-      ++p.recvs_freed;
-      return;
-    }
+    if (has_freed(network, p.recv, p.recv_round, p.rounds, p.recvs_freed)) return;
     ++p.recv_round;
     medium_->on_news();
     p.seen.assign(static_cast<std::size_t>(p.recv_partitions), false);

@@ -22,7 +22,9 @@ namespace {
 /// How the processes of a test meet.
 enum class Way : std::uint8_t { launcher, rank_0, folder, peers };
 
-class BoardTest : public testing::TestWithParam<Way> {
+/// With a folder for files.
+template <class Base>
+class InFolder : public Base {
  protected:
   void SetUp() override {
     std::string name = testing::TempDir() + "larklane_boot_XXXXXX";
@@ -30,7 +32,11 @@ class BoardTest : public testing::TestWithParam<Way> {
     folder_ = name;
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
 
+class BoardTest : public InFolder<testing::TestWithParam<Way>> {
+ protected:
   /// Before run(), which runs `body` of each rank below `come` in a thread.
   using Body = std::function<void(Board&)>;
   void run(int size, int come, const char* wait, const Body& body) {
@@ -89,7 +95,6 @@ class BoardTest : public testing::TestWithParam<Way> {
   }
 
   Warnings warnings_;
-  std::string folder_;
   std::mutex gather_mutex_;
   std::condition_variable gather_done_;
   std::vector<std::string> gather_all_;
@@ -426,14 +431,8 @@ TEST_F(OpenTest, PeersThatMakeNoSenseAreRefused) {
 }
 
 /// Files that other processes have left.
-class FolderTest : public OpenTest {
+class FolderTest : public InFolder<OpenTest> {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "larklane_boot_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   Settings settings(int rank, const std::string& job, const std::string& size = "2") const {
     return {{"board", folder_},
             {"rank", std::to_string(rank)},
@@ -451,7 +450,7 @@ class FolderTest : public OpenTest {
   std::filesystem::path job_folder() const {
     return std::filesystem::directory_iterator(folder_)->path();
   }
-  std::string folder_, problem_;
+  std::string problem_;
 };
 
 TEST_F(FolderTest, EarlierJobsAreNotSeen) {
