@@ -3,6 +3,7 @@ program fortran_f08
   use mpi_f08
 #ifdef PARTITIONED_MODULE
   use PARTITIONED_MODULE
+  use PREPARE_MODULE
 #endif
   implicit none
   integer, parameter :: partitions = 4, rounds = 10
@@ -26,6 +27,10 @@ program fortran_f08
   do round = 1, rounds
     if (rank == 0) values = [(100 * round + i, i = 1, size(values))]
     call MPI_Start(request)
+#ifdef PREPARE_MODULE
+    call MPIX_Pbuf_prepare(request)
+    call MPIX_Pbuf_prepareall(1, [request])
+#endif
     if (rank == 0) then
       call MPI_Pready(3, request)
       call MPI_Pready_range(1, 2, request)

@@ -35,6 +35,7 @@ World::World(std::uint64_t seed, const MakeMedium& make_medium)
   sides_[1] = std::make_unique<Side>(medium_->for_process(), lanes(), "sender");
   const std::uint64_t count = 1 + random_.below(3);
   for (std::uint64_t n = 0; n < count; ++n) pairs_.push_back(make_pair(n));
+  prepares_ = random_.one_in(3);
 }
 
 void World::run() {
@@ -131,6 +132,9 @@ void World::sender_step(Pair& p) {
     p.unready.resize(static_cast<std::size_t>(p.send_partitions));
     std::iota(p.unready.begin(), p.unready.end(), 0);
     p.last_ready = -1;
+    p.is_prepared = false;
+  } else if (prepares_ && !p.is_prepared) {
+    prepare(p);
   } else if (!p.unready.empty()) {
     if (p.is_answered && p.last_ready >= 0 &&
         (p.recv_round != p.send_round || !p.seen[static_cast<std::size_t>(p.last_ready)]))
@@ -144,6 +148,14 @@ void World::sender_step(Pair& p) {
     medium_->on_news();
     std::fill(p.from.begin(), p.from.end(), std::byte{0});  // the program's again
   }
+}
+
+/// A step of the wait: after it the receiver has started, and no mark of the round asks.
+void World::prepare(Pair& p) {
+  ASSERT_TRUE(p.send->look_for_receiver(&p.is_prepared).ok()) << p.send->error_text() << text();
+  if (!p.is_prepared) return;
+  medium_->on_news();
+  EXPECT_EQ(p.recv_round, p.send_round) << "ready before the receiver's Start" << text();
 }
 
 /// One more partition, which the program has only now written.
@@ -263,6 +275,13 @@ void World::end() {
     for (auto& side : sides_) side->network->settle();
     while (sides_[0]->deliver_to(*sides_[1]) || sides_[1]->deliver_to(*sides_[0])) {
     }
+  }
+  if (prepares_) {
+    std::uint64_t asked = 0;
+    sides_[0]->network->lanes().for_each([&](vci::Vci& lane) {
+      asked += lane.counts().operations_of(vci::Work::Kind::small_immediate);
+    });
+    EXPECT_EQ(asked, 0u) << "notices of rounds that were prepared" << text();
   }
   for (auto& side : sides_) side->network.reset();
 }

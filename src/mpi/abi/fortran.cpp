@@ -1,7 +1,7 @@
 // mpif.h entry points of the partitioned calls, for an MPI that lacks them (Open MPI 4). Fortran 77
-// calling sequence: all arguments by address, handles as integers, the error code last. Each name
-// has four spellings, since compilers disagree on underscores and case.
+// calling sequence: all arguments by address, handles as integers, the error code last.
 
+#include "mpi/abi/fortran_names.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/error.hpp"
 
@@ -32,17 +32,8 @@ extern "C" {
 
 // With every compiler that Open MPI supports, a LOGICAL is true if its lowest bit is set.
 
-#define LARKLANE_SPELLING(name, original, params) \
-  [[gnu::visibility("default"), gnu::alias(#original)]] void name params;
-#define LARKLANE_FORTRAN(lower, UPPER, params)                \
-  LARKLANE_SPELLING(mpi_##lower, mpi_##lower##_, params)      \
-  LARKLANE_SPELLING(mpi_##lower##__, mpi_##lower##_, params)  \
-  LARKLANE_SPELLING(MPI_##UPPER, mpi_##lower##_, params)      \
-  LARKLANE_SPELLING(pmpi_##lower, mpi_##lower##_, params)     \
-  LARKLANE_SPELLING(pmpi_##lower##_, mpi_##lower##_, params)  \
-  LARKLANE_SPELLING(pmpi_##lower##__, mpi_##lower##_, params) \
-  LARKLANE_SPELLING(PMPI_##UPPER, mpi_##lower##_, params)     \
-  [[gnu::visibility("default")]] void mpi_##lower##_ params
+#define LARKLANE_FORTRAN(lower, UPPER, params) \
+  LARKLANE_FORTRAN_NAMES(mpi, MPI, lower, UPPER, params)
 
 LARKLANE_FORTRAN(psend_init, PSEND_INIT,
                  (const void* buf, const MPI_Fint* partitions, const MPI_Count* count,

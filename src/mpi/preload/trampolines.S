@@ -1,6 +1,7 @@
 // One trampoline and one slot per exported name. A slot holds the function to jump to. All slots start with
 // larklane_preload_first, which gets the right function from resolve.c. The trampoline leaves the slot's address in a
-// scratch register, from which larklane_preload_first derives the name. Order of the slots: calls.def, MPI_X before PMPI_X.
+// scratch register, from which larklane_preload_first derives the name. Order of the slots: calls.def,
+// then extensions.def, MPI_X before PMPI_X.
 
 #if defined(__x86_64__)
 
@@ -54,7 +55,10 @@ larklane_preload_slots:
 
 .text
 #define LARKLANE_CALL(ret, Name, params, args) trampoline MPI_##Name; trampoline PMPI_##Name
+#define LARKLANE_EXTENSION(ret, Name, params, args) trampoline MPIX_##Name; trampoline PMPIX_##Name
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
+#undef LARKLANE_EXTENSION
 #ifdef LARKLANE_PROFILE
 #include "mpi/abi/traffic.def"
 #endif
