@@ -208,7 +208,7 @@ int info_of_peer(const InfoRequest& request) {
     return 2;
   }
   if (facts.peer->is_told && request.json) {
-    std::printf("%s\n", to_json(facts).c_str());
+    std::fputs(to_json(facts).c_str(), stdout);
   } else if (facts.peer->is_told) {
     print_peer(*facts.peer);
     print_abilities(facts);
@@ -236,7 +236,7 @@ int info(const InfoRequest& request) {
   if (!request.peer.empty()) return info_of_peer(request);
   const Facts facts = collect(request.options_only);
   if (request.json) {
-    std::printf("%s\n", to_json(facts).c_str());
+    std::fputs(to_json(facts).c_str(), stdout);
   } else {
     std::printf("Larklane %s\n", LARKLANE_VERSION);
     if (!facts.options_only) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "measure/json_text.hpp"
 #include "model/plan.hpp"
 #include "model/readiness.hpp"
 #include "model/tuning.hpp"
@@ -373,7 +374,7 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
     }
     for (const Means& result : row.timed) root["rows"].back()["timed"].push_back(json_of(result));
   }
-  std::printf("%s\n", root.dump(2).c_str());
+  std::fputs(bench::json_text(root).c_str(), stdout);
 }
 
 }  // namespace

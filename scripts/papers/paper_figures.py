@@ -10,10 +10,8 @@ import argparse
 import concurrent.futures
 import dataclasses
 import importlib.util
-import json
 import os
 import pathlib
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -27,11 +25,11 @@ import paper_shm_page  # noqa: E402
 from cluster23 import DELAY_US, DELTAS_US, PAPER, SHOWS, SWEEP_DELTA_US, TIMER_US, ploggp  # noqa: E402
 
 from larklane.figures.charts import ArrivalPanel, Arrivals, Bar, Chart, Curve, Figure, Mark, Panel  # noqa: E402
+from larklane.files import json_text  # noqa: E402
 from larklane.numbers import wording  # noqa: E402
 from larklane.simulation import command as simulation  # noqa: E402
 
 FOLDER = bars.RECORDS / "cluster23"
-COMMAND = bars.ROOT / "build/release/bin/larklane"
 Results = dict[str, simulation.Simulated]
 Host = paper_host.Host
 
@@ -70,20 +68,13 @@ def sweep(name: str) -> str:
 
 def run(words: str) -> simulation.Simulated:
     """@raises RuntimeError  with the command's error output"""
-    done = subprocess.run([COMMAND, *words.split(), "--json"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"larklane {words}: {done.stderr.strip()}")
-    made: simulation.Simulated = json.loads(done.stdout)
+    made: simulation.Simulated = bars.larklane_json(*words.split())
     return made
 
 
-def run_all(pool: concurrent.futures.Executor) -> Results:
+def run_all() -> Results:
     wanted = plans()
-    found = {}
-    for number, (name, made) in enumerate(zip(wanted, pool.map(run, wanted.values())), 1):
-        found[name] = made
-        print(f"[{number}/{len(wanted)}] {wanted[name]}", file=sys.stderr, flush=True)
-    return found
+    return dict(bars.two_at_a_time(lambda name: run(wanted[name]), list(wanted), wanted.__getitem__))
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -469,7 +460,7 @@ def measure_host() -> None:
         print("paper_figures: this host is left out: no MPI (make setup installs two)", file=sys.stderr)
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "host.json").write_text(json.dumps({**paper_host.measure(mpi), **paper_shm.measure(mpi)}) + "\n", encoding="utf-8")
+    (FOLDER / "host.json").write_text(json_text.compact({**paper_host.measure(mpi), **paper_shm.measure(mpi)}), encoding="utf-8")
 
 
 def find_matplotlib() -> None:
@@ -484,14 +475,14 @@ def main() -> int:
     parser.add_argument("--simulated", action="store_true", help="measure nothing: what host.json has of a machine is drawn again")
     arguments = parser.parse_args()
     find_matplotlib()
-    if not COMMAND.exists() or importlib.util.find_spec("matplotlib") is None:
+    if not (bars.ROOT / bars.LARKLANE).exists() or importlib.util.find_spec("matplotlib") is None:
         print("paper_figures: needs `make` and matplotlib, which `make setup` installs", file=sys.stderr)
         return 1
     try:
         if not arguments.simulated:
             measure_host()
+        results = run_all()
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            results = run_all(pool)
             answers = list(pool.map(answer, points()))
     except (RuntimeError, OSError) as error:
         print(f"paper_figures: {error}", file=sys.stderr)

@@ -97,6 +97,7 @@ Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net:
       control::Plane::create(std::move(own), *this, std::move(remote), config_.control_connect_ns);
   if (!plane) return plane.error();
   plane_ = std::move(plane).value();
+  steps_.serve_by(*plane_);
   for (const auto& network : networks_)
     if (!network->watch_by(*plane_))
       log_warn("%s has no wait object: bytes move only while both sides are in calls of the MPI",

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -507,9 +508,12 @@ TEST(MemoryRefused, ForSlotsAloneAttachServesThePair) {
 TEST(MemoryRefused, ReceiverThatCannotMapFailsBothSides) {
   for (const bool receives_first : {true, false}) {
     Names names;
+    std::array<int, 2> go{};  // no INIT comes before the refusal
+    ASSERT_EQ(::pipe(go.data()), 0);
     Rank receiver([&](const Rank::Say& say) {
       auto engine = make_engine(names, 1, "0");
       refuse_shared_mappings();
+      require(::write(go[1], "g", 1) == 1, "go");
       const auto deadline = Clock::now() + kPromised;
       // Or the INIT is there before the receive.
       while (!receives_first && engine->summary().control.records_received == 0)
@@ -525,6 +529,8 @@ TEST(MemoryRefused, ReceiverThatCannotMapFailsBothSides) {
     });
     Rank sender([&](const Rank::Say& say) {
       auto engine = make_engine(names, 0, "0");
+      char byte = 0;
+      require(::read(go[0], &byte, 1) == 1, "go");
       Sender s(names, *engine, false);
       if (s.request->start().ok()) {
         require(complete(*s.request) == Completion::failed, "completed");
@@ -536,6 +542,7 @@ TEST(MemoryRefused, ReceiverThatCannotMapFailsBothSides) {
     });
     EXPECT_TRUE(sender.hear());
     EXPECT_TRUE(receiver.hear());
+    for (const int end : go) ::close(end);
   }
 }
 

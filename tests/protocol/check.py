@@ -5,6 +5,7 @@ A model file says in its opening comment what is to be checked:
 
     @cc FLAGS                             added when its verifier is compiled
     @model NAME [-DX=Y ...]               must have no error
+    @soak NAME [-DX=Y ...]                the same, with --soak: an instance that takes minutes
     @mutant N [-DX=Y ...] rule K: TEXT => ERROR    compiled with -DMUTATE=N; must end in an error that contains ERROR
                                           (`deadlock`: a process waits for ever; else a piece of an assertion)
     @unreached PROCESS STATEMENT          statement (or its beginning) that a correct model never executes
@@ -66,9 +67,9 @@ def squeeze(text: str) -> str:
     return re.sub(r"\s", "", text)
 
 
-def jobs_of(path: pathlib.Path) -> list[Job]:
-    """The jobs that a model file asks for. Raises ValueError on a line that can't be understood."""
-    models, mutants, unreached, compile_flags = [], [], [], []
+def jobs_of(path: pathlib.Path, soak: bool = False) -> list[Job]:
+    """The jobs that a model file asks for, or its long instances. Raises ValueError on a line that can't be understood."""
+    models, long_models, mutants, unreached, compile_flags = [], [], [], [], []
     for line in path.read_text().partition("*/")[0].splitlines():
         words = line.lstrip(" *").split()
         if not words or not words[0].startswith("@"):
@@ -76,8 +77,8 @@ def jobs_of(path: pathlib.Path) -> list[Job]:
         kind, rest = words[0], words[1:]
         if kind == "@cc":
             compile_flags += rest
-        elif kind == "@model" and rest and all(w.startswith("-D") for w in rest[1:]):
-            models.append((rest[0], rest[1:]))
+        elif kind in ("@model", "@soak") and rest and all(w.startswith("-D") for w in rest[1:]):
+            (models if kind == "@model" else long_models).append((rest[0], rest[1:]))
         elif kind == "@mutant" and (found := re.fullmatch(r"(\d+) ((?:-D\S+ )*)(rule .+?) => (.+)", " ".join(rest))):
             number, defines, rule, error = found.groups()
             mutants.append((number, [f"-DMUTATE={number}", *defines.split()], rule, error))
@@ -87,6 +88,8 @@ def jobs_of(path: pathlib.Path) -> list[Job]:
             raise ValueError(f"{path.name}: {line.strip()}")
     if not models or not mutants:
         raise ValueError(f"{path.name}: no @model or no @mutant")
+    if soak:
+        models, mutants = long_models, []
     return [Job(path, name, defines, compile_flags, unreached=tuple(unreached)) for name, defines in models] + [
         Job(path, f"mutant {number}", defines, compile_flags, rule=rule, error=error)
         for number, defines, rule, error in mutants
@@ -179,11 +182,12 @@ def main() -> int:
     parser.add_argument("models", nargs="*", type=pathlib.Path, help="model files; default: all beside this script")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="verifiers at a time (default 2)")
     parser.add_argument("--timeout", type=float, default=1100, help="seconds for one step of one verifier (default 1100)")
+    parser.add_argument("--soak", action="store_true", help="check the long instances (@soak) instead")
     parser.add_argument("--table", action="store_true", help="print the table of mutants of docs/design/protocols/models.md, and nothing else")
     parser.add_argument("--keep", type=pathlib.Path, help="keep verifiers and trails (spin -t -p FILE) in this folder")
     args = parser.parse_args()
     here = pathlib.Path(__file__).resolve().parent
-    jobs = [job for path in args.models or sorted(here.glob("*.pml")) for job in jobs_of(path)]
+    jobs = [job for path in args.models or sorted(here.glob("*.pml")) for job in jobs_of(path, args.soak)]
     if args.table:
         print(table(jobs), end="")
         return 0
@@ -205,7 +209,7 @@ def main() -> int:
                 flush=True,
             )
     page = here.parents[1] / "docs" / "design" / "protocols" / "models.md"
-    if not args.models and table(jobs) not in page.read_text():
+    if not args.models and not args.soak and table(jobs) not in page.read_text():
         print(f"FAILED {page}: the table of mutants is not that of check.py --table")
         return 1
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -4,10 +4,13 @@
 #include <sched.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "boot_fixture.hpp"
@@ -304,44 +307,60 @@ TEST_F(OpenTest, AnotherJobIsNotJoined) {
   EXPECT_NE(warnings_.take().find("LARKLANE_JOB"), std::string::npos);
 }
 
+/// Answers every connection to one port, since a process tries again until its time is over.
+class Answering {
+ public:
+  explicit Answering(std::function<void(int fd)> answer)
+      : listener_(std::move(*listen_at({loopback(0)}))), thread_([this, answer] {
+          pollfd polled{listener_.get(), POLLIN, 0};
+          while (!ends_.load(std::memory_order_relaxed)) {  // relaxed: it says nothing else
+            if (::poll(&polled, 1, 1) != 1) continue;
+            const UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+            answer(fd.get());
+          }
+        }) {}
+  ~Answering() {
+    ends_.store(true, std::memory_order_relaxed);  // relaxed: as above
+    thread_.join();
+  }
+  std::string place() const { return "127.0.0.1:" + std::to_string(port_of(listener_.get())); }
+
+ private:
+  std::atomic<bool> ends_{false};
+  UniqueFd listener_;
+  std::thread thread_;
+};
+
 TEST_F(OpenTest, AStrangerAtThePortIsNamed) {
-  auto listener = listen_at({loopback(0)});
-  const std::string place = "127.0.0.1:" + std::to_string(port_of(listener->get()));
-  std::thread stranger([&] {
-    pollfd polled{listener->get(), POLLIN, 0};
-    ::poll(&polled, 1, 120'000);
-    const UniqueFd fd(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const Answering stranger([](int fd) {
     const char text[] = "220 some mail server, ready since a long time\r\n";
-    ::send(fd.get(), text, sizeof text, MSG_NOSIGNAL);
-    listener->reset();
+    ::send(fd, text, sizeof text, MSG_NOSIGNAL);
   });
   // Rank 0 does not serve at an address that is already served.
-  expect_refused(
-      {{"meet", place}, {"rank", "0"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
-      {place, "is not Larklane"}, Errc::kUnreachable);
-  stranger.join();
+  expect_refused({{"meet", stranger.place()},
+                  {"rank", "0"},
+                  {"size", "2"},
+                  {"job", "j"},
+                  {"boot_wait_ns", "300ms"}},
+                 {stranger.place(), "is not Larklane"}, Errc::kUnreachable);
 }
 
 TEST_F(OpenTest, AServerWithoutTheSecretIsRefused) {
-  auto listener = listen_at({loopback(0)});
-  const std::string place = "127.0.0.1:" + std::to_string(port_of(listener->get()));
-  std::thread impostor([&] {
-    pollfd polled{listener->get(), POLLIN, 0};
-    ::poll(&polled, 1, 120'000);
-    const UniqueFd fd(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const Answering impostor([](int fd) {
     const Challenge challenge;
-    ::send(fd.get(), &challenge, sizeof challenge, MSG_NOSIGNAL);
+    ::send(fd, &challenge, sizeof challenge, MSG_NOSIGNAL);
     Hello hello;
-    ::recv(fd.get(), &hello, sizeof hello, MSG_WAITALL);
+    ::recv(fd, &hello, sizeof hello, MSG_WAITALL);
     Welcome welcome;
     welcome.proof = hello.proof;  // the only proof that it has seen
-    ::send(fd.get(), &welcome, sizeof welcome, MSG_NOSIGNAL);
-    listener->reset();
+    ::send(fd, &welcome, sizeof welcome, MSG_NOSIGNAL);
   });
-  expect_refused(
-      {{"meet", place}, {"rank", "1"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
-      {place, "another job"}, Errc::kUnreachable);
-  impostor.join();
+  expect_refused({{"meet", impostor.place()},
+                  {"rank", "1"},
+                  {"size", "2"},
+                  {"job", "j"},
+                  {"boot_wait_ns", "300ms"}},
+                 {impostor.place(), "another job"}, Errc::kUnreachable);
 }
 
 TEST_F(OpenTest, ALateAnswerIsNotTakenForAnother) {

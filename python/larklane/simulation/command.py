@@ -16,7 +16,7 @@ from larklane.figures.charts import Chart, Curve, Mark, Panel
 from larklane.files import output_file
 from larklane.files.input_file import read_json
 from larklane.numbers import wording
-from larklane.records.schema import Node, RecordError
+from larklane.records.node import Node, RecordError
 
 SCHEMA = 1
 PARAMETERS = ("latency", "send_overhead", "recv_overhead", "gap", "byte")

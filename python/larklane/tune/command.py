@@ -21,11 +21,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from larklane.bench import command as bench
-from larklane.files import console, output_file
+from larklane.files import console
 from larklane.files.input_file import read_json
 
 FAILED, USAGE = bench.FAILED, bench.USAGE
-ELSEWHERE = "name another file with --out"
 POLL_S = 0.3
 BAR = 30  # characters
 LATE_US = 4000  # delay of the last thread, as policy ploggp assumes it
@@ -262,28 +261,19 @@ def run(options: argparse.Namespace) -> int:
     if problem:
         print(f"larklane tune: {problem}", file=sys.stderr)
         return USAGE
+    command = bench.Command("larklane tune", "name another file with --out", kept="the tuning file is as it was",
+                            resumes="; --resume goes on with it" if options.search else "")
+    if command.problem_of_folder(options.out.parent):
+        return FAILED
     try:
-        output_file.try_folder(options.out.parent)
         results = samples_of(options)
     except ValueError as error:
         print(f"larklane tune: {error}", file=sys.stderr)
         return USAGE
-    except OSError as error:
-        print(f"larklane tune: {output_file.problem(error, ELSEWHERE)}; nothing was measured", file=sys.stderr)
-        return FAILED
     tuner = Tuner(options, results)
-    try:
-        tuner.measure(steps_of(options, results))
-    except bench.Refused as refusal:
-        print(f"{refusal}\nlarklane tune: nothing was measured", file=sys.stderr)
-        return USAGE
-    except OSError as error:
-        print(f"larklane tune: {output_file.problem(error, ELSEWHERE)}; the tuning file is as it was; {results.so_far()}", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt as stop:
-        goes_on = "; --resume goes on with it" if options.search and results.is_saved else ""
-        print(f"\nlarklane tune: stopped, the tuning file is as it was; {results.so_far()}{goes_on}", file=sys.stderr)
-        return console.status_of(stop)
+    status = command.tried(lambda: tuner.measure(steps_of(options, results)), results)
+    if status:
+        return status
     if not results.runs:
         print("larklane tune: no figures, the tuning file is as it was", file=sys.stderr)
         return FAILED

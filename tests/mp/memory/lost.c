@@ -1,7 +1,7 @@
 // A buffer with a lost part: its file has been truncated, and access raises SIGBUS. The victim must
 // get its signal in a thread of its own; the other side an error with a text, within seconds, and
-// the use of its other requests. The caller looks for the text: MPICH 4.0 keeps none with a code, so
-// that it is on standard error there.
+// the use of its other requests. The caller looks for the text: MPICH 4.0 keeps none with a code,
+// and it is on standard error there.
 //
 //   lost sender|receiver first|last [mend]    that side has the buffer; its call comes first or
 //   last. mend: its handler brings the pages back (they are empty then), and the round completes
