@@ -113,7 +113,8 @@ void print_crossover(const Facts& facts) {
 }
 
 void print_tuning(const Facts& facts) {
-  const auto& [path, tuning, problem] = facts.tuning;
+  const std::string &path = facts.tuning.path, &problem = facts.tuning.problem;
+  const auto& tuning = facts.tuning.tuning;
   std::printf("\nTuning (policies table and ploggp; fabric shm, %s, %u cores)\n",
               facts.host.cpu.c_str(), facts.host.cores);
   if (!problem.empty()) {

@@ -60,7 +60,9 @@ int MPIX_Pbuf_prepare(MPI_Request request) __attribute__((weak));
 /** The same for each request of an array. Checks all of them before it waits for the first. */
 int MPIX_Pbuf_prepareall(int count, const MPI_Request array_of_requests[]) __attribute__((weak));
 
+/** The name of MPIX_Pbuf_prepare() for tools. */
 int PMPIX_Pbuf_prepare(MPI_Request request) __attribute__((weak));
+/** The name of MPIX_Pbuf_prepareall() for tools. */
 int PMPIX_Pbuf_prepareall(int count, const MPI_Request array_of_requests[]) __attribute__((weak));
 
 #ifdef __cplusplus
