@@ -50,7 +50,7 @@ def searches(bench):
         expect((found["groups"], found["queues"]) == best and found["exposed_us"] == tried[best], f"not {best}: {tried}", str(found))
         expect(row["one_sided"] == by_queues[1]["rows"][at]["one_sided"], "the search changes the other figures", str(row))
     expect(any(row["searched"]["queues"] > 1 for row in made["rows"]), "no size gains by a second queue", str(made["rows"]))
-    expect(" 1x1 " in system(bench.command, *words[:-1], "--search"), "the table does not show them")
+    expect(" 4x2 " in system(bench.command, *words[:-1], "--search"), "the table does not show them")
     expect("--search" in system(bench.command, "simulate", "--sweep", "2x2", "--search", status=REFUSED), "a sweep searches")
 
 
