@@ -286,6 +286,9 @@ void add_network_options(CLI::App* command, larklane::tools::SimulateRequest* re
       ->type_name("GB/S");
   command->add_option("--queues", request->queues, "of the groups; the baseline has one")
       ->check(CLI::Range(1u, 1024u));
+  command->add_flag("--search", request->searches,
+                    "policy table, too: the best of all numbers of groups and of 1, 2, ... 16 "
+                    "queues (groups x queues)");
   time("--request-ns", &request->request_ns,
        "of a message of the baseline under its lock, besides o_s");
 }

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 POST_MAX, ARRIVAL_MAX = 150, 150
-PREPARE_MAX = 50  # of a receiver that is ready: its handle is found, one word is loaded
+PREPARE_MAX = 80  # of a receiver that is ready: its handle is found, one word of its is loaded
 PER_PARTITION = 6  # of the receive
 
 
