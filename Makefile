@@ -45,7 +45,7 @@ native-table: build ## how the MPIs found here do without Larklane: docs/user/na
 format: ## clang-format of every C and C++ file
 	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.hpp' | xargs -r clang-format-14 -i
 
-tidy: build ## clang-tidy, ruff and mypy on the whole tree (an hour of two cores the first time; then what has changed)
+tidy: build ## clang-tidy, ruff and mypy on the whole tree (hours the first time; later runs take changed files)
 	@status=0; for tool in ruff mypy "clang-tidy --all"; do $(PYTHON) scripts/dev/lint.py $$tool || [ $$? -eq 77 ] || status=1; done; exit $$status
 
 docs: ## the API pages of include/larklane: build/docs/html/index.html (needs doxygen)

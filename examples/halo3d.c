@@ -407,21 +407,17 @@ int main(int argc, char **argv) {
   const option table[] = {
       {"n", kInt, &p.n, 1, 2048, NULL, "cells per rank along each axis"},
       {"steps", kInt, &p.steps, 1, 1 << 24, NULL, "time steps"},
-      {"threads", kInt, &p.threads, 1, 1024, NULL, "threads per rank"},
+      OPTION_THREADS(&p.threads),
       {"partitions", kInt, &p.partitions, 0, 2048, NULL, "partitions of a face, 0: one per thread"},
       {"late-ms", kReal, &p.late_ms, 0, 60000, NULL,
        "the last thread of --late-rank sleeps so long in each step"},
-      {"late-rank", kInt, &p.late_rank, 0, 1 << 20, NULL, "the rank with the late thread"},
+      OPTION_LATE_RANK(&p.late_rank),
       {"mode", kWord, &p.mode, 0, 0, "partitioned|single|multiple", "how faces travel:"},
-      {"trace", kText, &p.trace, 0, 0, NULL,
-       "rank r writes when partitions became ready and arrived to FILE.r"},
+      OPTION_TRACE(&p.trace),
   };
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-  options_read(argc, argv, "halo3d: 7-point stencil, six strided faces, MPI + OpenMP, partitioned",
-               table, sizeof table / sizeof *table);
-  if (provided < MPI_THREAD_MULTIPLE)
-    options_refuse("this MPI's thread level", "", "MPI_THREAD_MULTIPLE");
+  options_start(&argc, &argv,
+                "halo3d: 7-point stencil, six strided faces, MPI + OpenMP, partitioned", table,
+                sizeof table / sizeof *table);
   if (p.partitions == 0) p.partitions = p.threads;
   set_up(&p);
   MPI_Barrier(p.grid_comm);

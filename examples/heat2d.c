@@ -394,24 +394,18 @@ int main(int argc, char **argv) {
        "columns of cells, and rows unless --rows is given"},
       {"rows", kInt, &p.rows, 0, 1 << 20, NULL, "rows of cells, 0: as many as columns"},
       {"steps", kInt, &p.steps, 1, 1 << 24, NULL, "time steps"},
-      {"threads", kInt, &p.threads, 1, 1024, NULL, "threads per rank"},
+      OPTION_THREADS(&p.threads),
       {"partitions", kInt, &p.partitions, 0, 65536, NULL,
        "partitions of a halo row, 0: one per thread"},
       {"late-ms", kReal, &p.late_ms, 0, 60000, NULL,
        "the last thread of --late-rank sleeps so long before its edge cells"},
-      {"seed", kInt, &p.seed, 0, 1 << 30, NULL,
-       "not 0: every thread of every rank sleeps, by chance, up to --late-ms"},
-      {"late-rank", kInt, &p.late_rank, 0, 1 << 20, NULL, "the rank with the late thread"},
+      OPTION_SEED(&p.seed),
+      OPTION_LATE_RANK(&p.late_rank),
       {"mode", kWord, &p.mode, 0, 0, "partitioned|isend|persistent", "how halo rows travel:"},
-      {"trace", kText, &p.trace, 0, 0, NULL,
-       "rank r writes when partitions became ready and arrived to FILE.r"},
+      OPTION_TRACE(&p.trace),
   };
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-  options_read(argc, argv, "heat2d: heat equation, MPI + OpenMP, partitioned halo exchange", table,
-               sizeof table / sizeof *table);
-  if (provided < MPI_THREAD_MULTIPLE)
-    options_refuse("this MPI's thread level", "", "MPI_THREAD_MULTIPLE");
+  options_start(&argc, &argv, "heat2d: heat equation, MPI + OpenMP, partitioned halo exchange",
+                table, sizeof table / sizeof *table);
   if (p.rows == 0) p.rows = p.columns;
   if (p.partitions == 0) p.partitions = p.threads;
   set_up(&p);

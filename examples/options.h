@@ -106,4 +106,30 @@ static inline void options_read(int argc, char **argv, const char *what, const o
   }
 }
 
+/* MPI_Init_thread for calls of all threads, and options_read. */
+static inline void options_start(int *argc, char ***argv, const char *what, const option *table,
+                                 int rows) {
+  int provided = 0;
+  MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided);
+  options_read(*argc, *argv, what, table, rows);
+  if (provided < MPI_THREAD_MULTIPLE)
+    options_refuse("this MPI's thread level", "", "MPI_THREAD_MULTIPLE");
+}
+
+/* Rows that several examples have. */
+#define OPTION_THREADS(value) \
+  { "threads", kInt, value, 1, 1024, NULL, "threads per rank" }
+#define OPTION_LATE_RANK(value) \
+  { "late-rank", kInt, value, 0, 1 << 20, NULL, "the rank with the late thread" }
+#define OPTION_SEED(value)                                                     \
+  {                                                                            \
+    "seed", kInt, value, 0, 1 << 30, NULL,                                     \
+        "not 0: every thread of every rank sleeps, by chance, up to --late-ms" \
+  }
+#define OPTION_TRACE(value)                                                \
+  {                                                                        \
+    "trace", kText, value, 0, 0, NULL,                                     \
+        "rank r writes when partitions became ready and arrived to FILE.r" \
+  }
+
 #endif /* EXAMPLES_OPTIONS_H_ */

@@ -363,8 +363,7 @@ int main(int argc, char **argv) {
       {"steps", kInt, &p.steps, 1, 1 << 24, NULL, "time steps"},
       {"threads", kInt, &p.threads, 1, 1024, NULL, "threads per rank, lanes, partitions"},
       {"mode", kWord, &p.mode, 0, 0, "partitioned|joined|multiple", "how parcels travel:"},
-      {"trace", kText, &p.trace, 0, 0, NULL,
-       "rank r writes when partitions became ready and arrived to FILE.r"},
+      OPTION_TRACE(&p.trace),
   };
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);

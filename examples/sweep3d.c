@@ -383,23 +383,17 @@ int main(int argc, char **argv) {
       {"block", kInt, &p.block, 1, 4096, NULL, "planes per message"},
       {"angles", kInt, &p.angles, 1, 4096, NULL, "angles per octant"},
       {"sweeps", kInt, &p.sweeps, 1, 4096, NULL, "sweeps through all eight octants"},
-      {"threads", kInt, &p.threads, 1, 1024, NULL, "threads per rank"},
+      OPTION_THREADS(&p.threads),
       {"partitions", kInt, &p.partitions, 0, 4096, NULL, "partitions of a face, 0: one per thread"},
       {"late-ms", kReal, &p.late_ms, 0, 60000, NULL,
        "the last thread of --late-rank sleeps so long before each block"},
-      {"seed", kInt, &p.seed, 0, 1 << 30, NULL,
-       "not 0: every thread of every rank sleeps, by chance, up to --late-ms"},
-      {"late-rank", kInt, &p.late_rank, 0, 1 << 20, NULL, "the rank with the late thread"},
+      OPTION_SEED(&p.seed),
+      OPTION_LATE_RANK(&p.late_rank),
       {"mode", kWord, &p.mode, 0, 0, "partitioned|funneled|multiple", "how faces travel:"},
-      {"trace", kText, &p.trace, 0, 0, NULL,
-       "rank r writes when partitions became ready and arrived to FILE.r"},
+      OPTION_TRACE(&p.trace),
   };
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-  options_read(argc, argv, "sweep3d: transport sweep, MPI + OpenMP, partitioned faces", table,
-               sizeof table / sizeof *table);
-  if (provided < MPI_THREAD_MULTIPLE)
-    options_refuse("this MPI's thread level", "", "MPI_THREAD_MULTIPLE");
+  options_start(&argc, &argv, "sweep3d: transport sweep, MPI + OpenMP, partitioned faces", table,
+                sizeof table / sizeof *table);
   if (p.partitions == 0) p.partitions = p.threads;
   set_up(&p);
   MPI_Barrier(MPI_COMM_WORLD);

@@ -8,8 +8,10 @@ import sys
 import tempfile
 import types
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "scripts/measure"))
+TESTS = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(TESTS.parent / "scripts/measure"), str(TESTS / "python")]
 import bars  # noqa: E402
+import golden  # noqa: E402
 
 stats = bars.stats
 
@@ -127,14 +129,17 @@ def test_places():
 def test_record():
     """The record of a run of `larklane bench`: the samples of its first way, unless a round was wrong, or the way was refused or hung."""
     def series(**others):
-        return {"way": "partitioned", "wrong": 0, "samples": {"exposed_ns": [3, 1, 2], "packets": [7]}, **others}
+        return golden.series("partitioned", {"exposed_ns": [3, 1, 2], "packets": [7]}, **others)
 
     def results(*found, metric="", failures=()):
-        return bars.of_record({"options": {"benchmark": "exposed"}, "points": [{"series": [each]} for each in found], "failures": failures}, bars.Reading(metric))
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "record.json")
+            file.write_text(json.dumps(golden.record("exposed", *(golden.point(8, 1, each) for each in found), failures=[*failures])))
+            return bars.of_record(file, bars.Reading(metric))
 
     assert results(series(), series()) == [(2, None), (2, None)] and results(series(), metric="packets") == [(7, None)]
     assert results(series(wrong=2), series(refused="no such calls")) == [(None, "2 wrong rounds"), (None, "no such calls")]
-    [_, (sample, why)] = results(series(), failures=[{"what": "a round is not over"}])
+    [_, (sample, why)] = results(series(), failures=[{"way": "partitioned", "bytes": 8, "what": "a round is not over"}])
     assert sample is None and bars.HANG.match(why)
 
 
@@ -147,13 +152,13 @@ def test_rows():
     """Each call of `larklane bench` in bench/rows.json names an existing benchmark and existing ways."""
     for row in bars.read_rows():
         for command in row["contenders"].values():
-            contender = bars.Contender.of(command)
-            if not contender.how:
-                continue
-            words = [word.replace("{what}", "rate") for word in contender.words]
-            [name] = [word for word in words if word in bars.BENCHMARKS]
-            known = {*bars.BENCHMARKS[name].ways.split(","), *bars.BENCHMARKS[name].further_ways.split(",")}
-            assert words[words.index("--ways") + 1] in known, (row["row"], command)
+            for point in row["points"]:
+                contender = bars.Contender.of(command.format(**{"at": "", "points": "", **point}))
+                if not contender.how:
+                    continue
+                [name] = [word for word in contender.words if word in bars.BENCHMARKS]
+                known = {*bars.BENCHMARKS[name].ways.split(","), *bars.BENCHMARKS[name].further_ways.split(",")}
+                assert contender.words[contender.words.index("--ways") + 1] in known, (row["row"], command)
         for candidate, baseline, *_ in row["claims"]:
             assert {name for name in (candidate, baseline) if isinstance(name, str)} <= set(row["contenders"]), row["row"]
 

@@ -65,11 +65,11 @@ FOREIGN_HEADERS = {
     + tuple(f"tests/{kind}/" for kind in ("conformance", "mp", "fault", "hosts", "rdma", "consume", "unit/mpi")),
     r"infiniband/.*": ("src/net/verbs/", "tests/rdma/", "tests/unit/net_verbs/"),
     r"rdma/.*": ("src/net/ofi/", "src/net/verbs/", "tests/rdma/", "tests/unit/net_ofi/"),
-    r"(CLI|nlohmann|fmt|hwloc)[/.].*": ("tools/", "bench/", "tests/unit/bench_traces_test.cpp"),
+    r"(CLI|nlohmann|fmt|hwloc)[/.].*": ("tools/", "bench/", "tests/unit/bench_traces_test.cpp", "tests/unit/bench_json_test.cpp"),
     r"gtest/.*": ("tests/",),
     r"seccomp\.h": ("tests/",),
     r"capstone/.*": ("tests/cost/",),
-    r"lci\.hpp": ("bench/messages/lci.cpp", "bench/messages/lci_exchange.hpp", "bench/applications/lci.cpp"),
+    r"lci\.hpp": ("bench/messages/lci_exchange.hpp", "bench/applications/lci.cpp"),
 }
 
 # Words that code may not use: pattern, why, {path or folder: reason of the exception}.

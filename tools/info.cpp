@@ -113,7 +113,8 @@ void print_crossover(const Facts& facts) {
 }
 
 void print_tuning(const Facts& facts) {
-  const auto& [path, tuning, problem] = facts.tuning;
+  const std::string &path = facts.tuning.path, &problem = facts.tuning.problem;
+  const auto& tuning = facts.tuning.tuning;
   std::printf("\nTuning (policies table and ploggp; fabric shm, %s, %u cores)\n",
               facts.host.cpu.c_str(), facts.host.cores);
   if (!problem.empty()) {
@@ -208,7 +209,7 @@ int info_of_peer(const InfoRequest& request) {
     return 2;
   }
   if (facts.peer->is_told && request.json) {
-    std::printf("%s\n", to_json(facts).c_str());
+    std::fputs(to_json(facts).c_str(), stdout);
   } else if (facts.peer->is_told) {
     print_peer(*facts.peer);
     print_abilities(facts);
@@ -236,7 +237,7 @@ int info(const InfoRequest& request) {
   if (!request.peer.empty()) return info_of_peer(request);
   const Facts facts = collect(request.options_only);
   if (request.json) {
-    std::printf("%s\n", to_json(facts).c_str());
+    std::fputs(to_json(facts).c_str(), stdout);
   } else {
     std::printf("Larklane %s\n", LARKLANE_VERSION);
     if (!facts.options_only) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "info.hpp"
+#include "measure/json_text.hpp"
 
 namespace larklane::tools {
 namespace {
@@ -12,11 +13,6 @@ void add_providers(const Facts& facts, nlohmann::ordered_json* root) {
     (*root)["providers"].push_back(
         {{"name", ability.name}, {"available", ability.available}, {"note", ability.note}});
   }
-}
-
-/// A path or a name may have bytes that are no UTF-8.
-std::string text_of(const nlohmann::ordered_json& root) {
-  return root.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -30,7 +26,7 @@ std::string to_json(const Facts& facts) {
     root["peer"] = {{"asked", peer.asked},     {"where", peer.where},   {"why", peer.why},
                     {"goes_by", peer.goes_by}, {"reason", peer.reason}, {"change", peer.change}};
     add_providers(facts, &root);
-    return text_of(root);
+    return bench::json_text(root);
   }
   if (!facts.options_only) {
     root["folder"] = facts.folder;
@@ -80,7 +76,7 @@ std::string to_json(const Facts& facts) {
   for (const Config::Problem& problem : facts.problems) {
     root["problems"].push_back({{"fatal", problem.fatal}, {"text", problem.text}});
   }
-  return text_of(root);
+  return bench::json_text(root);
 }
 
 }  // namespace larklane::tools

@@ -286,6 +286,9 @@ void add_network_options(CLI::App* command, larklane::tools::SimulateRequest* re
       ->type_name("GB/S");
   command->add_option("--queues", request->queues, "of the groups; the baseline has one")
       ->check(CLI::Range(1u, 1024u));
+  command->add_flag("--search", request->searches,
+                    "policy table, too: the best of all numbers of groups and of 1, 2, ... 16 "
+                    "queues (groups x queues)");
   time("--request-ns", &request->request_ns,
        "of a message of the baseline under its lock, besides o_s");
 }
@@ -417,40 +420,36 @@ int command(int argc, char** argv) {
   app.set_version_flag("--version", "larklane " LARKLANE_VERSION);
   app.require_subcommand(1);
 
+  const auto add = [&app](const char* name, const char* what, auto* add_options, auto* request) {
+    CLI::App* made = app.add_subcommand(name, what);
+    add_options(made, request);
+    return made;
+  };
   RunRequest run_request;
-  CLI::App* run_command = app.add_subcommand("run", "run a program with Larklane under it");
-  add_run_options(run_command, &run_request);
+  CLI::App* run_command =
+      add("run", "run a program with Larklane under it", add_run_options, &run_request);
   run_command->add_option("--spawned", run_request.spawned)->group("");  // by MPI_Comm_spawn
   run_command->footer(kRunExamples);
-
   LaunchRequest launch_request;
-  CLI::App* launch_command =
-      app.add_subcommand("launch", "start processes of a native program on this host");
-  add_launch_options(launch_command, &launch_request);
-
+  CLI::App* launch_command = add("launch", "start processes of a native program on this host",
+                                 add_launch_options, &launch_request);
   ProfileRequest profile_request;
-  CLI::App* profile_command = app.add_subcommand(
-      "profile", "run a program and record when its partitions are ready and arrive");
-  add_profile_options(profile_command, &profile_request);
-
+  CLI::App* profile_command =
+      add("profile", "run a program and record when its partitions are ready and arrive",
+          add_profile_options, &profile_request);
   InfoRequest info_request;
   CLI::App* info_command =
-      app.add_subcommand("info", "what this installation can do on this machine");
-  add_info_options(info_command, &info_request);
-
+      add("info", "what this installation can do on this machine", add_info_options, &info_request);
   NoiseRequest noise_request;
   CLI::App* noise_command =
-      app.add_subcommand("noise", "record when this machine's cores are taken from a program");
-  add_noise_options(noise_command, &noise_request);
-
+      add("noise", "record when this machine's cores are taken from a program", add_noise_options,
+          &noise_request);
   ModelRequest model_request;
-  CLI::App* model_command =
-      app.add_subcommand("model", "how many transport partitions are best, says PLogGP");
-  add_model_options(model_command, &model_request);
-
+  CLI::App* model_command = add("model", "how many transport partitions are best, says PLogGP",
+                                add_model_options, &model_request);
   SimulateRequest simulate_request;
-  CLI::App* simulate_command = app.add_subcommand("simulate", "groups on a simulated network");
-  add_simulate_options(simulate_command, &simulate_request);
+  CLI::App* simulate_command =
+      add("simulate", "groups on a simulated network", add_simulate_options, &simulate_request);
 
   // For --help; their words are not ours to read.
   app.add_subcommand("bench", "micro-benchmarks of partitioned communication and its alternatives");

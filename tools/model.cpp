@@ -7,6 +7,7 @@
 
 #include "base/config.hpp"
 #include "fit.hpp"
+#include "measure/json_text.hpp"
 #include "model/groups.hpp"
 #include "model/plan.hpp"
 #include "model/readiness.hpp"
@@ -80,7 +81,7 @@ void print_json(const ModelRequest& request, const std::vector<Row>& rows) {
   for (const Row& row : rows)
     root["rows"].push_back(
         {{"bytes", row.bytes}, {"exposed_us", row.exposed_us}, {"best", row.best}});
-  std::printf("%s\n", root.dump(2).c_str());
+  std::fputs(bench::json_text(root).c_str(), stdout);
 }
 
 /// Sizes down, numbers of partitions across. @param groups  of (partitions, bytes of one)

@@ -22,6 +22,7 @@
 
 #include "base/clock.hpp"
 #include "base/output_file.hpp"
+#include "measure/json_text.hpp"
 #include "run.hpp"
 
 namespace larklane::tools {
@@ -191,7 +192,8 @@ int noise(const NoiseRequest& request) {
   const std::uint64_t end_ns = begin_ns + static_cast<std::uint64_t>(request.seconds * 1e9);
   if (!watch_all(cores, begin_ns, end_ns, threshold_ns)) return 1;
 
-  nlohmann::json numbers = nlohmann::json::array(), rows = nlohmann::json::array();
+  nlohmann::ordered_json numbers = nlohmann::ordered_json::array();
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   std::uint64_t span_ns = end_ns - begin_ns;
   for (Core& core : cores) {
     if (core.pinning_errno != 0)
@@ -212,14 +214,14 @@ int noise(const NoiseRequest& request) {
   }
   utsname kernel{};
   ::uname(&kernel);
-  const nlohmann::json content = {
+  const nlohmann::ordered_json content = {
       {"recorded", today()},
       {"kernel", std::string(kernel.sysname) + " " + kernel.release + " " + kernel.machine},
       {"cores", std::move(numbers)},
       {"threshold_ns", threshold_ns},
       {"span_ns", span_ns},
       {"detours_ns", std::move(rows)}};
-  if (const int error = write_output_file(request.path, content.dump() + '\n'); error != 0)
+  if (const int error = write_output_file(request.path, bench::json_text(content)); error != 0)
     return complain(request.path, error);
   std::printf("%s: replayed by larklane bench BENCHMARK --noise trace:%s\n", request.path.c_str(),
               request.path.c_str());

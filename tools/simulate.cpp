@@ -7,8 +7,10 @@
 #include <span>
 #include <vector>
 
+#include "measure/json_text.hpp"
 #include "model/plan.hpp"
 #include "model/readiness.hpp"
+#include "model/tuning.hpp"
 #include "run.hpp"
 #include "sim/regime.hpp"
 #include "sim/scenario.hpp"
@@ -41,7 +43,13 @@ struct Row {
   std::uint64_t bytes = 0;
   std::vector<Means> one_sided;            ///< by number of groups
   std::optional<Means> learned, learning;  ///< in the rounds that count, and before
-  std::vector<Means> timed;                ///< by deadline
+  /// The entry of a tuning table, and its result.
+  struct Best {
+    std::uint32_t groups = 0, queues = 0;
+    Means means;
+  };
+  std::optional<Best> searched;
+  std::vector<Means> timed;  ///< by deadline
   Means two_sided;
 };
 
@@ -78,6 +86,7 @@ std::string sweep_refusal(const SimulateRequest& request) {
   if (request.learns || request.is_receiver_late)
     return "--sweep goes with neither --learned nor --late-receiver";
   if (request.show == "bandwidth") return "--show: a sweep has no bandwidth; try speedup";
+  if (request.searches) return "--sweep does not go with --search";
   const std::uint64_t marks =
       std::uint64_t{sweep->columns} * sweep->rows * sweep->corners * request.partitions;
   if (marks * model::kPatternPeriod > kMarksMax)
@@ -173,6 +182,7 @@ class RowMaker {
       scenario_.plans = {model::equal_groups(scenario_.partitions, count)};
       row_.one_sided.push_back(counted());
     }
+    add_searched();
     add_learned();
     add_timed();
     scenario_.two_sided = setup_.two_sided;
@@ -181,6 +191,21 @@ class RowMaker {
   }
 
  private:
+  /// Of equal results the fewest groups, then the fewest queue pairs.
+  void add_searched() {
+    if (!request_.searches) return;
+    const std::uint32_t queues_before = scenario_.network.queues;
+    for (const std::uint32_t groups : request_.group_counts())
+      for (std::uint32_t queues = 1; queues <= std::min(groups, model::Tuning::kQueuesMax);
+           queues *= 2) {
+        scenario_.plans = {model::equal_groups(scenario_.partitions, groups)};
+        scenario_.network.queues = queues;
+        const Means made = counted();
+        if (!row_.searched || made.exposed_us < row_.searched->means.exposed_us)
+          row_.searched = {groups, queues, made};
+      }
+    scenario_.network.queues = queues_before;
+  }
   void add_learned() {
     if (!request_.learns) return;
     scenario_.policy = "learned";
@@ -274,6 +299,7 @@ void print_table(const SimulateRequest& request, const Setup& setup, const std::
                 setup.sweep->corners, setup.sweep->columns, setup.sweep->rows, request.compute_us);
   std::printf(", seed %llu\n%10s", static_cast<unsigned long long>(request.seed), "size");
   for (const std::uint32_t count : request.group_counts()) std::printf(" %10u", count);
+  if (request.searches) std::printf(" %10s %8s", "table", "by");
   if (request.learns) std::printf(" %10s", "learned");
   for (const double us : request.deadlines_us) std::printf(" %7g us", us);
   std::printf(" %10s\n", "two-sided");
@@ -281,6 +307,11 @@ void print_table(const SimulateRequest& request, const Setup& setup, const std::
     std::printf("%10s", size_text(row.bytes).c_str());
     for (const Means& result : row.one_sided)
       std::printf(" %10.2f", shown(request.show, result, row));
+    if (row.searched)
+      std::printf(
+          " %10.2f %8s", shown(request.show, row.searched->means, row),
+          (std::to_string(row.searched->groups) + "x" + std::to_string(row.searched->queues))
+              .c_str());
     if (row.learned) std::printf(" %10.2f", shown(request.show, *row.learned, row));
     for (const Means& result : row.timed) std::printf(" %10.2f", shown(request.show, result, row));
     std::printf(" %10.2f\n", shown(request.show, row.two_sided, row));
@@ -332,13 +363,18 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
     for (const Means& result : row.one_sided) one_sided.push_back(json_of(result));
     root["rows"].push_back(
         {{"bytes", row.bytes}, {"one_sided", one_sided}, {"two_sided", json_of(row.two_sided)}});
+    if (row.searched) {
+      auto& searched = root["rows"].back()["searched"] = json_of(row.searched->means);
+      searched["groups"] = row.searched->groups;
+      searched["queues"] = row.searched->queues;
+    }
     if (row.learned) {
       root["rows"].back()["learned"] = json_of(*row.learned);
       root["rows"].back()["learning"] = json_of(*row.learning);
     }
     for (const Means& result : row.timed) root["rows"].back()["timed"].push_back(json_of(result));
   }
-  std::printf("%s\n", root.dump(2).c_str());
+  std::fputs(bench::json_text(root).c_str(), stdout);
 }
 
 }  // namespace

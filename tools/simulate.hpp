@@ -29,6 +29,7 @@ struct SimulateRequest : Grid {
   bool is_receiver_late = false;
   std::uint32_t threads = 0;         ///< 0: one for each partition
   bool learns = false;               ///< policy `learned`, too
+  bool searches = false;             ///< policy `table`, too: the best groups and queue pairs
   std::vector<double> deadlines_us;  ///< policy `timer`, too, with each of these
 
   /// Later rounds depend on earlier ones.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/input_file.hpp"
+#include "measure/json_text.hpp"
 #include "model/plan.hpp"
 #include "model/readiness.hpp"
 #include "run.hpp"
@@ -138,7 +139,7 @@ void print_json(const SimulateRequest& request, const sim::Scenario& scenario,
       by_groups.push_back({{"exposed_us", figure.exposed_us}, {"transfers", figure.transfers}});
     root["rows"].push_back({{"bytes", row.bytes}, {"by_groups", by_groups}});
   }
-  std::printf("%s\n", root.dump(2).c_str());
+  std::fputs(bench::json_text(root).c_str(), stdout);
 }
 
 }  // namespace

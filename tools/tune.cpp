@@ -35,6 +35,7 @@ using nlohmann::json;
 
 constexpr int kFailed = 1;
 constexpr std::string_view kStatic = "static:";
+constexpr std::string_view kVerbs = "verbs";
 constexpr const char* kSearch = "perceived-bandwidth";
 constexpr const char* kWay = "partitioned";
 
@@ -85,24 +86,39 @@ bool is_of(const json& run, const char* benchmark) {
          run.at("context").at("variant") == "larklane";
 }
 
-/// Samples by number of groups, of one number of partitions and one size.
-using Trials = std::map<std::uint32_t, std::vector<double>>;
+/// The tried numbers of groups and of queue pairs; 0: the fabric has none.
+using Tried = std::pair<std::uint32_t, std::uint32_t>;
+/// Samples of one number of partitions and one size.
+using Trials = std::map<Tried, std::vector<double>>;
 using Search = std::map<std::pair<std::uint32_t, std::uint64_t>, Trials>;
 
 /// The first way of a benchmark has two series, which are alike.
 bool is_searched(const std::string& way) { return way == kWay || way == std::string(kWay) + "'"; }
 
+std::string variable_of(const json& run, const char* name) {
+  return run.at("context").at("environment").value(name, "");
+}
+
+/// The fabric of a launch: its provider, without the device.
+std::string fabric_of(const json& run) {
+  const std::string provider = variable_of(run, "LARKLANE_PROVIDER");
+  return provider.empty() ? std::string(model::kShmFabric) : provider.substr(0, provider.find(':'));
+}
+
 /// @throws json::exception if something is missing
 void add_trials(const json& run, Search* search) {
-  const std::string policy = run.at("context").at("environment").value("LARKLANE_POLICY", "");
+  const std::string policy = variable_of(run, "LARKLANE_POLICY");
   if (!policy.starts_with(kStatic)) return;
-  const auto groups =
-      static_cast<std::uint32_t>(std::strtoul(policy.c_str() + kStatic.size(), nullptr, 10));
+  const auto number = [](const char* text) {
+    return static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10));
+  };
+  const Tried tried{number(policy.c_str() + kStatic.size()),
+                    number(variable_of(run, "LARKLANE_VERBS_CHANNEL_QUEUES").c_str())};
   for (const json& point : run.at("points"))
     for (const json& series : point.at("series")) {
       const std::string way = series.at("way");
       if (!is_searched(way) || series.at("wrong") != 0 || series.contains("refused")) continue;
-      auto& samples = (*search)[{point.at("send_partitions"), point.at("bytes")}][groups];
+      auto& samples = (*search)[{point.at("send_partitions"), point.at("bytes")}][tried];
       for (const json& sample : series.at("samples").at("exposed_ns"))
         if (sample.is_number()) samples.push_back(sample);
     }
@@ -112,10 +128,18 @@ double median_us(const std::vector<double>& samples) {
   return model::median_of(0, samples).y / 1e3;
 }
 
+/// "4", or with queue pairs "4x2".
+std::string text_of(const Tried& tried) {
+  std::string text = std::to_string(tried.first);
+  if (tried.second != 0) text += "x" + std::to_string(tried.second);
+  return text;
+}
+
 void show(const Tuning::Entry& entry, const Trials& trials) {
-  std::printf("  %10u %12llu %7u  ", entry.partitions, static_cast<unsigned long long>(entry.bytes),
-              entry.groups);
-  for (const auto& [groups, samples] : trials) std::printf(" %u: %.1f", groups, median_us(samples));
+  std::printf("  %10u %12llu %7s  ", entry.partitions, static_cast<unsigned long long>(entry.bytes),
+              text_of({entry.groups, entry.queues}).c_str());
+  for (const auto& [tried, samples] : trials)
+    std::printf(" %s: %.1f", text_of(tried).c_str(), median_us(samples));
   std::printf("\n");
 }
 
@@ -127,13 +151,14 @@ std::vector<Tuning::Entry> best_of(Search* search) {
     if (trials.empty()) continue;
     const auto best = std::ranges::min_element(
         trials, {}, [](const auto& trial) { return median_us(trial.second); });
-    if (best->first < 1 || best->first > place.first) continue;
+    const auto [groups, queues] = best->first;
+    if (groups < 1 || groups > place.first || queues > Tuning::kQueuesMax) continue;
     if (entries.empty())
       std::printf(
-          "# microseconds from the last partition's readiness to the end, by number of groups\n"
+          "# microseconds from the last partition's readiness to the end, by number of groups%s\n"
           "  %10s %12s %7s\n",
-          "partitions", "bytes", "best");
-    entries.push_back({place.first, place.second, best->first});
+          queues != 0 ? " x queue pairs" : "", "partitions", "bytes", "best");
+    entries.push_back({place.first, place.second, groups, queues});
     show(entries.back(), trials);
   }
   return entries;
@@ -180,6 +205,8 @@ std::string take_over(const std::string& path, const json& root, Tuning* tuning)
     const std::string cpu = run.at("context").at("machine").at("cpu");
     if (!tuning->host.cpu.starts_with(cpu))
       return path + ": measured on another host: " + cpu + "; here: " + tuning->host.cpu;
+    if (const std::string fabric = fabric_of(run); fabric != tuning->fabric)
+      return path + ": measured over " + printable(fabric) + ": name it with --provider";
     if (is_of(run, "prtt")) {
       warn_if_busy(run);
       auto segments = model::fit_loggp(trains_of(run, kWay));
@@ -206,13 +233,14 @@ std::string take_over(const std::string& path, const json& root, Tuning* tuning)
 }
 
 /// @return the exit status, after a message
-int write_from(const std::string& from, const std::string& out, const HostType& host) {
+int write_from(const std::string& from, const std::string& out, const std::string& fabric,
+               const HostType& host) {
   std::string text;
   if (const int error = read_input_file(from, kRecordFileBytesMax, &text); error != 0)
     return refuse(from + ": can't be read: " + input_file_problem(error, kRecordFileBytesMax));
-  auto before = model::find_tuning(out, model::kShmFabric, host);
+  auto before = model::find_tuning(out, fabric, host);
   Tuning tuning = before.tuning.value_or(Tuning{});
-  tuning.fabric = model::kShmFabric;
+  tuning.fabric = fabric;
   tuning.host = host;
   std::string problem;
   try {
@@ -253,17 +281,21 @@ int tune(const std::vector<std::string>& given) {
   const HostType host = model::this_host();
   const std::string from = take(words, "--from");
   std::string out = take(words, "--out");
+  const std::string provider = take(words, "--provider");
+  if (!provider.empty() && provider != model::kShmFabric && provider != kVerbs)
+    return refuse("--provider " + provider + ": expected shm or verbs");
+  const std::string fabric(provider.empty() ? model::kShmFabric : std::string_view(provider));
   if (const std::string& named = config->tuning; out.empty())
-    out = named.empty() || named == "off" ? model::default_tuning_path(model::kShmFabric, host)
-                                          : named;
+    out = named.empty() || named == "off" ? model::default_tuning_path(fabric, host) : named;
   if (out.empty()) return refuse("neither HOME nor XDG_CONFIG_HOME is set: name a file with --out");
   if (const std::string why = foreign(out); !why.empty()) return refuse(why);
   if (from.empty()) {
-    words.insert(words.end(), {"--out", out});
+    words.insert(words.end(), {"--out", out, "--provider", fabric});
     return run_python("larklane.tune", words);
   }
-  if (!words.empty()) return refuse("with --from there is only --out, not " + words.front());
-  return write_from(from, out, host);
+  if (!words.empty())
+    return refuse("with --from there is only --out and --provider, not " + words.front());
+  return write_from(from, out, fabric, host);
 }
 
 }  // namespace larklane::tools

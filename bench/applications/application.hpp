@@ -139,26 +139,11 @@ class Application {
       app_.work(ports.port(thread), thread, mine.parts);
       mine.ended_ns = now_ns();
     });
-    const double took_ns = longest_ns();  // all threads have finished their work
+    // Of the slowest process; all threads have finished their work.
+    const double took_ns = std::ranges::max(world_.gather(span_ns(of_thread_) - timer_ns_));
     ports.end_round();
-    series.wrong += sum(static_cast<double>(app_.wrong())) > 0;
+    series.wrong += sum_of_ranks(world_, static_cast<double>(app_.wrong())) > 0;
     add_samples(took_ns, counts, series);
-  }
-
-  double sum(double mine) {
-    double all = 0;
-    for (const double of_rank : world_.gather(mine)) all += of_rank;
-    return all;
-  }
-
-  /// From the first thread's begin to the last thread's end, in the slowest process.
-  double longest_ns() {
-    double began_ns = of_thread_[0].began_ns, ended_ns = of_thread_[0].ended_ns;
-    for (const OfThread& mine : of_thread_) {
-      began_ns = std::min(began_ns, mine.began_ns);
-      ended_ns = std::max(ended_ns, mine.ended_ns);
-    }
-    return std::ranges::max(world_.gather(ended_ns - began_ns - timer_ns_));
   }
 
   void add_samples(double took_ns, bool counts, Series& series) {
@@ -168,8 +153,8 @@ class Application {
         of_rank.took_ns += mine.parts[part].took_ns;
         of_rank.calls += mine.parts[part].calls;
       }
-      const double calls = sum(of_rank.calls);
-      const double mean_ns = sum(of_rank.took_ns) / calls - timer_ns_;
+      const double calls = sum_of_ranks(world_, of_rank.calls);
+      const double mean_ns = sum_of_ranks(world_, of_rank.took_ns) / calls - timer_ns_;
       if (counts) series.samples[App::kParts[part]].push_back(mean_ns);
     }
     if (counts) series.samples[App::kWhole].push_back(took_ns / App::kSteps);

@@ -42,17 +42,6 @@ struct Answer {
   std::uint64_t before;  ///< value of the counter before the increment
 };
 
-/// Retries `call()` until LCI accepts it, with a turn after each refusal.
-/// @return true if the completion will be signaled
-template <class Call, class Turn>
-bool is_posted(Call&& call, Turn&& turn) {
-  for (;;) {
-    const lci::status_t status = call();
-    if (!status.is_retry()) return status.is_posted();
-    turn();
-  }
-}
-
 /// Lanes are devices; all processes create them in the same order. Creating one is collective.
 /// Thread safety: single-owner, but turn(): thread-safe.
 class LciWorld {
@@ -332,7 +321,7 @@ struct Lci {
   _exit(1);
 }
 
-int measure(LciWorld& world, Record& record) {
+int measure(LciWorld& world, Record& record, const SystemCalls* calls) {
   Options& options = record.options;
   const bool is_application = find_benchmark(options.benchmark)->kind == Kind::application;
   std::string problem = refusal_of_ways(options);
@@ -345,27 +334,36 @@ int measure(LciWorld& world, Record& record) {
   record.environment = environment_of(world.gather(card_of_this(options)));
   record.environment.mpi = "none";
   options.yields = record.environment.is_oversubscribed;
-  return measure_sizes({&record, world.rank() == 0, end_launch},
-                       [&](std::uint64_t size, double budget_ns, const Watcher& watcher) {
-                         const double timer_ns = record.environment.timer_ns;
-                         if (is_application)
-                           return measure_application<Lci>(options, size, world, timer_ns,
-                                                           budget_ns, watcher);
-                         LciRanks ranks(world);
-                         return Exchange(options, size, ranks, timer_ns, watcher).run(budget_ns);
-                       });
+  return measure_sizes(
+      {&record, world.rank() == 0, end_launch},
+      [&](std::uint64_t size, double budget_ns, const Watcher& watcher) {
+        const double timer_ns = record.environment.timer_ns;
+        if (is_application)
+          return measure_application<Lci>(options, size, world, timer_ns, budget_ns, watcher);
+        LciRanks ranks(world);
+        return Exchange(options, size, ranks, timer_ns, watcher, calls).run(budget_ns);
+      });
 }
 
 }  // namespace
 }  // namespace larklane::bench
 
 int main(int argc, char** argv) {
-  larklane::bench::Record record;
+  using namespace larklane::bench;
+  Record record;
+  int status = parse_options(argc, argv, false, &record.options);
+  std::string no_count;
+  const auto calls = count_system_calls(record.options, &no_count);  // of LCI's threads, too
   lci::g_runtime_init();
-  int status = larklane::bench::parse_options(argc, argv, lci::get_rank_me() == 0, &record.options);
-  if (status < 0) {
-    larklane::bench::LciWorld world;
-    status = larklane::bench::measure(world, record);
+  const bool tells = lci::get_rank_me() == 0;
+  if (status >= 0) {
+    parse_options(argc, argv, tells, &record.options);
+  } else if (!no_count.empty()) {
+    if (tells) std::fprintf(stderr, "larklane bench: %s\n", no_count.c_str());
+    status = 2;
+  } else {
+    LciWorld world;
+    status = measure(world, record, calls ? &*calls : nullptr);
   }
   lci::g_runtime_fina();
   return status;

@@ -168,6 +168,8 @@ std::string check(const Options& o, const Benchmark& benchmark) {
   for (const std::string& way : o.ways)
     if (benchmark.is_of_lanes() && way == "everywhere" && o.ways.size() > 1)
       return "--ways everywhere: processes instead of threads: a launch of its own";
+  if (benchmark.is_of_messages() && !o.count.empty() && o.threads_of_process() != 1)
+    return "--count " + o.count + ": of --threads 1, not " + std::to_string(o.threads);
   if (benchmark.is_of_messages()) return check_messages(o);
   if (benchmark.is_of_lanes()) return check_application(o, benchmark.size_is);
   if (o.is_bound && o.threads != 2) return "--bound: of --threads 2";
@@ -214,7 +216,8 @@ void settle(const Benchmark& benchmark, const CLI::App& sub, Options& o, Words& 
     o.threads = benchmark.is_of_lanes() || benchmark.kind == Kind::steps ? 1 : Options().threads;
   if (benchmark.window > 0 && sub.get_option("--window")->empty()) o.window = benchmark.window;
   if (benchmark.window > 0)
-    for (const char* name : {"--operation", "--completion", "--progress", "--more-follow"})
+    for (const char* name :
+         {"--operation", "--completion", "--progress", "--more-follow", "--count"})
       if (!sub.get_option(name)->empty()) o.of_exchanges.emplace_back(name);
   const CLI::Option* blocks = sub.get_option_no_throw("--blocks");
   if (blocks == nullptr || blocks->empty()) o.blocks = benchmark.blocks;
@@ -259,6 +262,10 @@ void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& 
   add("--progress", o.progress,
       "made by workers while they wait, or by a dedicated thread of each process; not of an MPI")
       ->check(CLI::IsMember({"workers", "dedicated"}));
+  add("--count", o.count,
+      "system-calls: also counts those for a message, by both processes and by each; one thread "
+      "each; not of an MPI")
+      ->check(CLI::IsMember({"system-calls"}));
   if (benchmark.kind == Kind::lanes)
     add("--layout", o.layout, "of lanes: on cache lines of their own, or packed")
         ->check(CLI::IsMember({"own", "packed"}));

@@ -52,7 +52,8 @@ struct Options {
   double hold_ns = 3e5;   ///< delay between the first partition and the others
   bool is_bound = false;  ///< two threads, each bound to a core, the receiver to the second one's
   bool is_live = false;   ///< a partitioned channel exists while other calls are timed
-  std::string count;      ///< packets, doorbells: counts a round's requests to the device
+  /// packets, doorbells: counts a round's requests to the device; of messages: system-calls
+  std::string count;
   std::vector<PointShape> points;  ///< instead of sizes
   // Options of messages between threads.
   std::string operation = "send";  ///< put, am

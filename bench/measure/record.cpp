@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/output_file.hpp"
+#include "json_text.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -120,8 +121,9 @@ Json json_of(const Options& o, const Benchmark& benchmark) {
     json["operation"] = o.operation;
     json["window"] = o.window;
     json["lanes"] = o.lanes;
+    if (!o.count.empty()) json["count"] = o.count;
+    if (o.variant != "native" && !o.completion.empty()) json["completion"] = o.completion;
     if (o.variant == "larklane") {
-      if (!o.completion.empty()) json["completion"] = o.completion;
       if (!o.progress.empty()) json["progress"] = o.progress;
       json["layout"] = o.layout;
       if (!o.completion.empty()) json["more_follow"] = o.more_follow;
@@ -235,8 +237,7 @@ std::string write_json(const Record& record, const std::string& path) {
                               {"rounds", point.rounds},
                               {"series", series}});
   }
-  return write_whole(
-      path, json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  return write_whole(path, json_text(json));
 }
 
 std::string write_csv(const Record& record, const std::string& path) {

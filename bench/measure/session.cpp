@@ -32,7 +32,7 @@ void save(const Session& session) {
 /// Shows "[2/7] 262144 bytes  45 %, 12 s left" on a terminal, each time over the last one.
 class Progress {
  public:
-  Progress(const Options& options) : options_(options), began_ns_(now_ns()) {}
+  explicit Progress(const Options& options) : options_(options), began_ns_(now_ns()) {}
   void show(std::size_t point, double share) {
     const double done =
         (static_cast<double>(point) + share) / static_cast<double>(options_.sizes.size());

@@ -19,6 +19,7 @@
 #include "suite/buffer.hpp"
 #include "suite/payload.hpp"
 #include "suite/team.hpp"
+#include "system_calls.hpp"
 
 namespace larklane::bench {
 
@@ -80,12 +81,14 @@ class Exchange {
   using End = typename World::End;
 
  public:
+  /// @param calls  counts this process's system calls; null: they are not counted
   Exchange(const Options& options, std::uint64_t bytes, World& world, double timer_ns,
-           const Watcher& watcher)
+           const Watcher& watcher, const SystemCalls* calls = nullptr)
       : o_(options),
         world_(world),
         timer_ns_(timer_ns),
         watcher_(watcher),
+        calls_(calls),
         pairs_(world.size() / 2),
         threads_(options.threads_of_process()),
         stride_((bytes + kLineBytes - 1) / kLineBytes * kLineBytes),
@@ -129,6 +132,7 @@ class Exchange {
     std::uint64_t sent = 0, received = 0;  ///< numbers of messages
     std::uint64_t wrong = 0;
     double began_ns = 0, ended_ns = 0;
+    std::uint64_t calls = 0;  ///< system calls of the process in this thread's turns
   };
 
   bool is_latency() const { return o_.benchmark == "message-latency"; }
@@ -224,9 +228,11 @@ class Exchange {
       of_thread_[thread].wrong = 0;
       End& end = way.end(thread);
       end.enter();
+      const std::uint64_t calls = calls_ != nullptr ? calls_->now() : 0;
       of_thread_[thread].began_ns = now_ns();
       take_turns(end, thread, turns);
       of_thread_[thread].ended_ns = now_ns();
+      if (calls_ != nullptr) of_thread_[thread].calls = calls_->now() - calls;
       end.leave();
     });
     std::uint64_t wrong = 0;
@@ -235,27 +241,17 @@ class Exchange {
       for (std::uint32_t thread = 0; thread < threads_; ++thread) way.end(thread).release();
     }
     way.end_round();
-    const double took_ns = longest_ns();
+    const double mine_ns = shape_.is_first ? span_ns(of_thread_) - timer_ns_ : 0;
+    const double took_ns = std::ranges::max(world_.gather(mine_ns));
     for (const OfThread& mine : of_thread_) wrong += mine.wrong;
-    double all_wrong = 0;
-    for (const double of_rank : world_.gather(static_cast<double>(wrong))) all_wrong += of_rank;
-    series.wrong += all_wrong > 0;
+    series.wrong += sum_of_ranks(world_, static_cast<double>(wrong)) > 0;
     if (counts) add_samples(took_ns, turns, series);
     return took_ns;
   }
 
-  double longest_ns() {
-    double began_ns = of_thread_[0].began_ns, ended_ns = of_thread_[0].ended_ns;
-    for (const OfThread& mine : of_thread_) {
-      began_ns = std::min(began_ns, mine.began_ns);
-      ended_ns = std::max(ended_ns, mine.ended_ns);
-    }
-    const double mine_ns = shape_.is_first ? ended_ns - began_ns - timer_ns_ : 0;
-    return std::ranges::max(world_.gather(mine_ns));
-  }
-
-  void add_samples(double took_ns, std::uint64_t turns, Series& series) const {
+  void add_samples(double took_ns, std::uint64_t turns, Series& series) {
     const auto windows = static_cast<double>(turns);
+    if (calls_ != nullptr) add_calls(windows * o_.window * (is_latency() ? 2 : 1) * pairs_, series);
     if (is_latency()) {
       series.samples["half_round_trip_ns"].push_back(took_ns / (2 * windows));
       series.samples["message_ns"].push_back(took_ns / (2 * windows * o_.window));
@@ -265,6 +261,18 @@ class Exchange {
       series.samples["message_ns"].push_back(took_ns * o_.threads / messages);
     }
     series.samples["round_ns"].push_back(took_ns);
+  }
+
+  /// Adds the system calls for a message: of the beginning side, the other side, and both.
+  /// Collective.
+  void add_calls(double messages, Series& series) {
+    double first = 0, second = 0;
+    const std::vector<double> of_ranks = world_.gather(static_cast<double>(of_thread_[0].calls));
+    for (std::size_t rank = 0; rank < of_ranks.size(); ++rank)
+      (rank < static_cast<std::size_t>(pairs_) ? first : second) += of_ranks[rank] / messages;
+    series.samples["first_system_calls"].push_back(first);
+    series.samples["second_system_calls"].push_back(second);
+    series.samples["system_calls"].push_back(first + second);
   }
 
   /// Number of turns for which a round takes kRoundNs. Collective.
@@ -284,6 +292,7 @@ class Exchange {
   World& world_;
   const double timer_ns_;
   const Watcher& watcher_;
+  const SystemCalls* const calls_;
   const int pairs_;
   const std::uint32_t threads_;
   const std::uint64_t stride_;

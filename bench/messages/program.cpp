@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -28,9 +29,7 @@ std::string refusal_of_posts(const Options& o) {
 }
 
 /// Requests as many lanes as threads, even with fewer cores, unless the user has set the number.
-void ask_for_lanes(int argc, char** argv, std::uint32_t lanes_max) {
-  Options o;
-  if (parse_options(argc, argv, false, &o) >= 0) return;  // run_messages() reports this error later
+void ask_for_lanes(const Options& o, std::uint32_t lanes_max) {
   const std::string wanted = std::to_string(std::min(o.threads, lanes_max));
   ::setenv("LARKLANE_VCI_COUNT_MAX", wanted.c_str(), 0);
 }
@@ -67,7 +66,7 @@ int refused(const std::string& problem, bool tells) {
   _exit(kFailed);
 }
 
-int measure(const Program& program, NativeWorld& world, Record& record) {
+int measure(const Program& program, NativeWorld& world, Record& record, const SystemCalls* calls) {
   const Card mine = card_of_this(record.options);
   std::vector<Card> cards(static_cast<std::size_t>(world.size()));
   world.gather(&mine, sizeof mine, cards.data());
@@ -84,7 +83,7 @@ int measure(const Program& program, NativeWorld& world, Record& record) {
     if (find_benchmark(record.options.benchmark)->kind == Kind::application)
       return program.measure_application(record, size, budget_ns, watcher, world);
     if (world.size() == 1) return program.measure_alone(record, size, budget_ns, watcher, world);
-    return Exchange(record.options, size, world, record.environment.timer_ns, watcher)
+    return Exchange(record.options, size, world, record.environment.timer_ns, watcher, calls)
         .run(budget_ns);
   };
   return measure_sizes({&record, world.rank() == 0, end_launch}, measure_size);
@@ -97,24 +96,29 @@ int run_messages(int argc, char** argv, const Program& program) {
   if (std::any_of(argv + 1, argv + argc,
                   [](std::string_view word) { return word == "--help" || word == "-h"; }))
     return printed(parse_options(argc, argv, true, &record.options));
-  if (program.lanes_max > 0) ask_for_lanes(argc, argv, program.lanes_max);
+  // Rank 0 prints an error after the context exists.
+  const bool is_parsed = parse_options(argc, argv, false, &record.options) < 0;
+  if (is_parsed && program.lanes_max > 0) ask_for_lanes(record.options, program.lanes_max);
   std::string problem;
+  std::string no_count;
+  const auto calls = count_system_calls(record.options, &no_count);  // of the context, too
   auto context = Context::create(&problem);
   if (!context) {
     std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
     return kFailed;
   }
   const bool tells = (*context)->rank() == 0;
-  int status = parse_options(argc, argv, tells, &record.options);
+  int status = is_parsed ? -1 : parse_options(argc, argv, tells, &record.options);
   if (status < 0) {
     problem = refusal(record.options, (*context)->size(), program);
+    if (problem.empty()) problem = no_count;
     status = refused(problem, tells);
   }
   if (status < 0) {
     NativeWorld world(**context, program.around);
     if (program.lanes_max > 0)
       status = refused(refusal_of_lanes(record.options, world, program.lanes_max), tells);
-    if (status < 0) status = measure(program, world, record);
+    if (status < 0) status = measure(program, world, record, calls ? &*calls : nullptr);
   }
   // Refused ranks also wait here: the launcher ends all processes when the first one ends, and rank
   // 0 must print the reason before.

@@ -15,7 +15,9 @@
 #include <string>
 #include <utility>
 
-namespace one_pair {
+#include "measure/options.hpp"
+
+namespace larklane::bench {
 
 /// Counts system calls of the calling thread and of threads that it creates later. The kernel
 /// counts them at its tracepoint raw_syscalls:sys_enter. Thread safety: none.
@@ -56,7 +58,8 @@ class SystemCalls {
   std::uint64_t now() const {
     std::uint64_t calls = 0;
     if (::read(file_, &calls, sizeof calls) == sizeof calls) return calls;
-    std::fprintf(stderr, "--calls: the counter can't be read: %s\n", std::strerror(errno));
+    std::fprintf(stderr, "--count system-calls: the counter can't be read: %s\n",
+                 std::strerror(errno));
     std::_Exit(2);
   }
 
@@ -66,4 +69,12 @@ class SystemCalls {
   int file_;
 };
 
-}  // namespace one_pair
+/// @return the counter for --count, if the options have it; none after a `problem`
+inline std::optional<SystemCalls> count_system_calls(const Options& options, std::string* problem) {
+  if (options.count != "system-calls") return std::nullopt;
+  auto counter = SystemCalls::count(problem);
+  if (!counter) *problem = "--count system-calls: " + *problem;
+  return counter;
+}
+
+}  // namespace larklane::bench

@@ -55,6 +55,8 @@ std::string refusal(const Options& o, int ranks, int thread_level) {
   if (o.operation == "am" || o.operation == "put-signal")
     return o.benchmark + " --operation " + o.operation + ": an MPI has no " +
            (o.operation == "am" ? "active messages" : "signals of puts") + ": --with larklane";
+  if (benchmark.is_of_messages() && !o.count.empty())
+    return o.benchmark + " --count " + o.count + ": not of an MPI: --with larklane";
   if (thread_level < MPI_THREAD_MULTIPLE && o.threads_of_process() > 1)
     return "this MPI does not give MPI_THREAD_MULTIPLE: --threads 1";
   if (ranks_of(benchmark) == Ranks::grid && tag_max(o.threads) > tag_upper_bound())

@@ -66,7 +66,7 @@ class CallRun {
     if (!refused.empty()) return point;
     const double began = now_ns();
     for (std::uint32_t i = 0; i < warmup_rounds(o_); ++i) measure_all(point, false);
-    point.rounds = rounds_within(o_, budget_ns, now_ns() - began);
+    point.rounds = rounds_within(o_, budget_ns, now_ns() - began, of_rank_zero);
     for (std::uint32_t i = 0; i < point.rounds; ++i) {
       measure_all(point, true);
       if (is_sender_) watcher_.progress(static_cast<double>(i + 1) / point.rounds);

@@ -48,6 +48,7 @@ class [[nodiscard]] Status {
  public:
   constexpr Status() noexcept = default;  ///< success
   /// An error, and its errno, 0 for none.
+  // NOLINTNEXTLINE(google-explicit-constructor): functions return an Errc.
   constexpr Status(Errc code, std::int32_t detail = 0) noexcept : code_(code), detail_(detail) {}
 
   constexpr bool ok() const noexcept { return code_ == Errc::kOk; }   ///< no error?
@@ -66,10 +67,12 @@ static_assert(sizeof(Status) == 8);
 template <class T>
 class [[nodiscard]] Result {
  public:
+  // NOLINTBEGIN(google-explicit-constructor): functions return a value or an error.
   Result(T value) : value_(std::move(value)) {}  ///< a value
   /// @pre an error
   Result(Status error) : error_(error) {}
   Result(Errc code) : error_(code) {}  ///< an error without an errno
+  // NOLINTEND(google-explicit-constructor)
 
   bool has_value() const noexcept { return error_.ok(); }          ///< is there a value?
   explicit operator bool() const noexcept { return has_value(); }  ///< is there a value?

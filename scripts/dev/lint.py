@@ -3,11 +3,12 @@
 
   lint.py ruff
   lint.py mypy
-  lint.py clang-tidy [--all] [--minutes N]   compile commands come from --build (build/release)
+  lint.py clang-tidy [--all] [--minutes N]   compile commands come from --build (build/release).
 
-clang-tidy takes minutes for the whole tree. Without --all it analyses the units that the last commit or an uncommitted change
-touches: a changed source first, then units that include a changed header. A unit that passed is not analysed again until it, a
-file that it includes, its command, or the configuration changes; <build>/clang-tidy holds the records.
+clang-tidy takes hours for the whole tree. Without --all it analyses changed units: sources that differ from the merge base with
+main, then units that include a changed header. On main itself the base is the first parent of the last commit. After --minutes no
+further unit starts, and one line names the units left. <build>/clang-tidy records the units that passed. A record holds until the
+unit, a file that it includes, its command, or the configuration changes.
 """
 
 import argparse
@@ -39,13 +40,28 @@ def python_tool(name, *arguments):
     return subprocess.run([tool, *arguments], cwd=ROOT, check=False).returncode
 
 
-def changed_files():
-    """@return paths that the last commit or an uncommitted change touches; after a merge, all paths that the merge changed"""
-    paths = set()
-    for command in (["diff", "--name-only", "HEAD^"], ["ls-files", "--others", "--exclude-standard"]):
-        listing = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
-        paths |= set(listing.stdout.split("\n")) - {""}
-    return paths
+def git(*words, root=ROOT):
+    """@return the output of git, or "" if it fails"""
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def base_commit(root=ROOT):
+    """@return the merge base with main; of a commit of main its first parent; "" if git knows none"""
+    head = git("rev-parse", "HEAD", root=root)
+    for branch in ("origin/main", "main"):
+        base = git("merge-base", "HEAD", branch, root=root)
+        if base and base != head:
+            return base
+    return git("rev-parse", "--quiet", "--verify", "HEAD^", root=root)
+
+
+def changed_files(root=ROOT):
+    """@return paths that differ from base_commit(), or that git does not know yet"""
+    base = base_commit(root)
+    if not base:
+        print("clang-tidy: git knows no earlier commit, so only uncommitted changes count as changed")
+    listings = (git("diff", "--name-only", base or "HEAD", root=root), git("ls-files", "--others", "--exclude-standard", root=root))
+    return set("\n".join(listings).split("\n")) - {""}
 
 
 class Sources:
@@ -85,13 +101,21 @@ def chosen(units, changed, sources):
     return first + [unit for unit in units if unit not in changed and sources.closure(unit) & changed]
 
 
-def commands_of(build):
-    """@return {path: its compile command}; a file that is compiled several times has its first command"""
+def commands_of(build, root=ROOT):
+    """@return {path: its compile command}; of several commands the first.
+
+    CMake compiles the sources of a target with UNITY_BUILD through a file that includes them: each has the command of that file.
+    clang-tidy analyses such a source alone, with the options of the most similar path that has a command.
+    """
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         file = pathlib.Path(entry["file"])
-        if file.is_relative_to(ROOT) and not file.is_relative_to(ROOT / "build") and file.suffix in (".c", ".cpp"):
-            commands.setdefault(str(file.relative_to(ROOT)), entry["command"].replace(str(ROOT), ""))
+        files = [file]
+        if "/Unity/" in entry["file"]:
+            files = [pathlib.Path(name) for name in re.findall(r'^#include "(/[^"]+)"', file.read_text(encoding="utf-8"), re.M)]
+        for path in files:
+            if path.is_relative_to(root) and not path.is_relative_to(root / "build") and path.suffix in (".c", ".cpp"):
+                commands.setdefault(str(path.relative_to(root)), entry["command"].replace(str(root), ""))
     return commands
 
 
@@ -102,7 +126,7 @@ def analyse(build, path):
 
 
 def clang_tidy(build, everything, minutes):
-    """@return 0, 1 or SKIP. After `minutes` no further unit starts; the summary line counts the units left."""
+    """@return 0, 1 or SKIP. After `minutes` no further unit starts, and the last line names the units left."""
     if not shutil.which(CLANG_TIDY):
         print(f"skipped: {CLANG_TIDY} not found (Debian: {CLANG_TIDY})")
         return SKIP
@@ -114,18 +138,20 @@ def clang_tidy(build, everything, minutes):
     keys = {unit: sources.key(unit, commands[unit], setting) for unit in units}
     waiting = [unit for unit in units if not (records / keys[unit]).exists()]
     end = time.monotonic() + 60 * minutes
-    failed = done = 0
+    failed = 0
+    left = set(waiting)
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         jobs = [pool.submit(lambda unit=unit: analyse(build, unit) if time.monotonic() < end else None) for unit in waiting]
         for unit, status, text in filter(None, (job.result() for job in concurrent.futures.as_completed(jobs))):
-            done += 1
+            left.remove(unit)
             failed += status != 0
             if status:
                 print(text, flush=True)
             else:
                 (records / keys[unit]).touch()
-    print(f"clang-tidy: {done} units analysed, {failed} with findings, {len(units) - len(waiting)} known to pass, "
-          f"{len(waiting) - done} left for want of time (`make tidy` has no limit)")
+    print(f"clang-tidy: {len(waiting) - len(left)} units analysed, {failed} with findings, {len(units) - len(waiting)} known to pass")
+    if left:
+        print(f"clang-tidy: {len(left)} units left after {minutes:g} minutes (`make tidy` has no limit): {' '.join(unit for unit in waiting if unit in left)}")
     return 1 if failed else 0
 
 

@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Tests of one process. All others start several processes, which mostly wait for each other, so these run in parallel, too. Exceptions:
 # tests with RUN_SERIAL or PROCESSORS, because they measure, or need both cores or much memory.
-PARALLEL_LABELS = "^(unit|prop|tidy|protocol|consume)$"
+PARALLEL_LABELS = "^(unit|prop|tidy|analysis|protocol|consume)$"
 FAST_LABELS = "^(unit|prop|tidy|quick)$"
 SOAK_LABELS = "^(prop|race|mp|fault|conformance|again|soak)$"
 AGAIN_LABEL = "^again$"  # the same test on one more MPI of an ABI family: each run takes one share of AGAIN_SHARES
@@ -35,11 +35,11 @@ LONG_LABEL = "^soak$"  # takes minutes: make soak and make nightly
 
 # Minutes of two otherwise idle cores, on a fresh clone. A new test fits into the budget of its label, or another label's budget shrinks.
 BUDGETS = {
-    "build release": 11.0, "build tsan": 2.5, "build asan-ubsan": 8.5,
-    "mp": 9.6, "again": 2.0, "conformance": 2.5, "rdma": 4.0, "hosts": 0.5, "big": 0.7, "net": 0.3, "example": 0.3, "fault": 0.1,
-    "unit": 2.5, "prop": 2.2, "race": 1.2, "protocol": 1.6, "cost": 0.5, "consume": 1.6, "tidy": 0.3, "quick": 0.1,
+    "build release": 11.5, "build tsan": 2.5, "build asan-ubsan": 5.0,
+    "mp": 9.0, "again": 0.8, "conformance": 2.5, "rdma": 3.5, "hosts": 0.6, "big": 0.7, "net": 0.2, "example": 0.4, "fault": 0.1,
+    "unit": 2.0, "prop": 1.7, "race": 0.8, "protocol": 1.5, "cost": 0.3, "consume": 0.9, "tidy": 0.4, "analysis": 0.5, "quick": 0.1,
 }  # fmt: skip
-BUDGET_MINUTES = 55.0
+BUDGET_MINUTES = 45.0
 BUDGET_MARGIN = 1.25  # for one label: single tests vary
 
 

@@ -11,8 +11,9 @@ The rows are bench/rows.json; each is
 A contender is a call of `larklane bench`: `native MPI`, `larklane MPI` or `lci MPI` on two ranks of that MPI's launcher, `alone N` on N processes of
 `larklane launch`. Words NAME=VALUE for its environment, the benchmark and its options follow. After a leading `hosts`, the ranks run on two hosts
 (tests/hosts/hosts.py). The default warm-up is a tenth of the rounds. `metric` selects samples of the record's first way (default: the benchmark's
-main metric). `quantile` (default 0.5; or "mean") reduces them to the figure of a run. Any other command runs unchanged, and its last line
-is {"samples": [numbers], "wrong": 0}.
+main metric); {NAME} in it stands for the point's value, too. `quantile` (default 0.5; or "mean") reduces them to the figure of a run. Any other command runs unchanged, and its last line
+is {"samples": [numbers], "wrong": 0}. Two rows need one. `profiling` measures programs of users, unchanged, under `larklane profile`. Contender `write`
+of `early-verbs` measures the RDMA device alone, through libibverbs; the programs of `larklane bench` run where that library is missing.
 
 A claim compares a candidate with a baseline, with a limit in the row's unit, or with a share of a baseline; smaller is better. A point may have
 its own `repetitions`, and lists of values stand for every combination of them. `lenient`: contenders that may hang; only the runs that end count.
@@ -26,6 +27,7 @@ continues where it stopped.
 """
 
 import argparse
+import concurrent.futures
 import copy
 import datetime
 import itertools
@@ -47,9 +49,12 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/mp"), str(ROOT / "tests/
 import guest  # noqa: E402
 import launch  # noqa: E402
 
-from larklane.files import json_text  # noqa: E402
+from larklane.files.input_file import read_json  # noqa: E402
 from larklane.numbers import stats  # noqa: E402
+from larklane.records import rows, schema  # noqa: E402
 from larklane.records.benchmarks import BENCHMARKS  # noqa: E402
+from larklane.records.node import Node  # noqa: E402
+from larklane.report import row_digest  # noqa: E402
 
 ROWS = ROOT / "bench/rows.json"
 LARKLANE = "build/release/bin/larklane"
@@ -67,6 +72,36 @@ def output_of(*command):
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+def larklane_json(*words, command=ROOT / LARKLANE):
+    """@return the JSON that the command prints with --json. Raises RuntimeError with its error output"""
+    done = subprocess.run([command, *map(str, words), "--json"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"larklane {shlex.join(map(str, words))}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def bench_set(words, folder, mpi=None, ranks=2, environment=(), check=True):
+    """Measure by `larklane bench`, one launch of each variant, under the launcher of `mpi`, and report nothing.
+
+    @param ranks  number, or its place "{processes}"
+    @return the record in `folder`. Raises RuntimeError if the command fails, unless `check` is false
+    """
+    launcher = ["--launcher", shlex.join([str(mpi.launcher), *mpi.flags, "-n", str(ranks)])] if mpi else []
+    command = [str(ROOT / LARKLANE), "bench", *words, *launcher, "--repetitions", "1", "--no-report", "--out", str(folder)]
+    done = subprocess.run(command, env={**os.environ, **(mpi.environment if mpi else {}), **dict(environment)}, capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{shlex.join(command)}: {done.stderr.strip()[-500:]}".replace(f"{ROOT}/", ""))
+    return pathlib.Path(folder, "bench.json")
+
+
+def two_at_a_time(run, cases, title):
+    """Yield (case, run(case)) in the order of the cases, and print the title of each."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for number, (case, found) in enumerate(zip(cases, pool.map(run, cases), strict=True), 1):
+            print(f"[{number}/{len(cases)}] {title(case)}", file=sys.stderr, flush=True)
+            yield case, found
 
 
 def text_of(path):
@@ -119,7 +154,7 @@ def context():
     build_type = (re.search(r"^CMAKE_BUILD_TYPE:\w+=(.*)$", cache, re.M) or ["", ""])[1]
     reasons = reasons_not_to_publish(dirty, build_type, facts)
     return {
-        "schema": 1,
+        "kind": "row",
         "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": output_of("git", "rev-parse", "--short=12", "HEAD"),
         "dirty": dirty,
@@ -137,7 +172,7 @@ def each_of(point):
 
 
 def read_rows():
-    return [{**row, "points": [point for grid in row["points"] for point in each_of(grid)]} for row in json.loads(ROWS.read_text(encoding="utf-8"))]
+    return [{**row, "points": [point for grid in row["points"] for point in each_of(grid)]} for row in read_json(ROWS)]
 
 
 class Reading(NamedTuple):
@@ -203,30 +238,30 @@ def of_lines(text, reading):
     return [reading.of(line["samples"], int(line.get("wrong", 0))) for line in found]
 
 
-def of_record(record, reading):
+def of_record(file, reading):
     """As of_lines(), for each point of a record of `larklane bench`."""
     found = []
-    metric = reading.metric or BENCHMARKS[record["options"]["benchmark"]].sample
-    for point in record["points"]:
-        first = point["series"][0]
-        if first.get("refused"):
-            found.append((None, first["refused"]))
-        else:
-            found.append(reading.of(first["samples"].get(metric), sum(series["wrong"] for series in point["series"])))
-    return found + [(None, f"no end: {failure['what']}") for failure in record["failures"][:1]]
+    record = schema.load([file])
+    [run] = record.runs
+    for point in run.points:
+        first = point.series[0]
+        samples = first.samples.get(reading.metric or BENCHMARKS[run.options.benchmark].sample)
+        found.append((None, first.refused) if first.refused else reading.of(samples, sum(series.wrong for series in point.series)))
+    return found + [(None, f"no end: {failure.what}") for failure in record.failures[:1]]
 
 
 def run_once(command, points, timeout_s, reading, runner=run_words):
     """Run a contender once. @return ([(sample or None, error or None)] of the points that it reports, error of the run or None)"""
     at = " ".join("--at " + ",".join(assignments(without_repetitions(point))) for point in points)
     shapes = ",".join("{bytes}:{partitions}:{rounds}".format(**point) + f":{point.get('warmup', point['rounds'] // 10 + 1)}" for point in points if "rounds" in point and "partitions" in point)
+    reading = reading._replace(metric=reading.metric.format(**points[0]))
     contender = Contender.of(command.format(**{**points[0], "at": at, "points": shapes}))
     with tempfile.TemporaryDirectory(prefix="bars-") as folder:
         file = pathlib.Path(folder, "record.json")
         text, why = runner(contender.commanded(timeout_s, file), timeout_s)
         if not contender.how:
             return of_lines(text, reading), why
-        return of_record(json.loads(file.read_text(encoding="utf-8")), reading) if file.exists() else [], why
+        return of_record(file, reading) if file.exists() else [], why
 
 
 def without_repetitions(parameters):
@@ -403,14 +438,14 @@ def judged(row, point):
 def run_row(row, about):
     """Measure the missing points of a row. @return its record"""
     kept = KEPT / f"{row['row']}-{about['commit']}.json"
-    record = json.loads(kept.read_text()) if kept.exists() else {**about, "row": row["row"], "unit": row["unit"], "points": []}
+    record = read_json(kept) if kept.exists() else {**about, "row": row["row"], "unit": row["unit"], "points": []}
     done = [point["parameters"] for point in record["points"]]
     contenders = available(row)
     missing = [parameters for parameters in row["points"] if parameters not in done and contenders]
     for point in all_measured(row, missing, contenders):
         record["points"].append(point)
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps(record, indent=1))
+        schema.write(kept, record)
         show(row, point)
     return record
 
@@ -437,7 +472,7 @@ def run_again(row, about, at=None):
     for number, point in zip(chosen, all_measured(row, [more(record["points"][number]) for number in chosen], contenders)):
         record["points"][number] = {**point, "again": {"commit": about["commit"], "measured": about["measured"]}}
         show(row, point)
-        (RECORDS / name).write_text(json_text.compact(record))
+        schema.write(RECORDS / name, record)
     return record if chosen else None
 
 
@@ -447,7 +482,7 @@ def assignments(parameters):
 
 def newest(row):
     """@return (file name, record) of the last measurement of a row; (None, None) without one"""
-    records = [(path.name, json.loads(path.read_text())) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
+    records = [(path.name, read_json(path)) for path in RECORDS.glob(f"{row['row']}-{'[0-9a-f]' * 12}.json")]
     return max(records, key=lambda named: named[1].get("measured", ""), default=(None, None))
 
 
@@ -456,7 +491,7 @@ def keep_record(name, record, page):
     for old in RECORDS.glob(f"{name}-{'[0-9a-f]' * 12}.json"):
         old.unlink()
     path = RECORDS / f"{name}-{record['commit']}.json"
-    path.write_text(json_text.compact(record), encoding="utf-8")
+    schema.write(path, record)
     path.with_name(f"{name}.md").write_text(page, encoding="utf-8")
     return path
 
@@ -479,8 +514,7 @@ def listed(verdicts):
 
 def label(verdict):
     """@return the compared pair as text"""
-    share = isinstance(verdict["baseline"], str) and "limit" in verdict
-    return f"{verdict['candidate']} / {verdict['baseline']}" + (f" at most {verdict['limit']}" if share else "")
+    return rows.read_verdict(Node(verdict, "verdict")).label
 
 
 def show(row, point):
@@ -496,27 +530,11 @@ def show(row, point):
         print(f"  {row['row']} {parameters}: {pair}: {figures} {row['unit']}: {verdict['verdict']}", flush=True)
 
 
-def figure(value):
-    """`value` with three digits, more than the machine reproduces."""
-    return f"{value:.3g}" if abs(value) < 1000 else f"{round(value, 2 - len(str(int(abs(value)))) + 1):,.0f}"
-
-
 def table(record):
-    """A record as a table: one line a point, medians (and the middle 80 percent) of all contenders, the verdicts."""
-    names = list(dict.fromkeys(name for point in record["points"] for name in (*point["summary"], *point["failed"]) if not name.endswith("'")))
-    lines = [f"| point | {' | '.join(names)} | verdicts |", "|" + "---|" * (len(names) + 2)]
-    for point in record["points"]:
-        cells = []
-        for name in names:
-            found = point["summary"].get(name)
-            failed = point["failed"].get(name, "-")[:40].replace("\n", " ").replace("|", "/")
-            lost = point["series"].get(name, []).count(None)
-            ended = f", {found['n']} of {found['n'] + lost} runs" if lost else ""
-            cells.append(f"{figure(found['median'])} ({figure(found['p10'])} to {figure(found['p90'])}{ended})" if found else failed)
-        verdicts = [f"{label(verdict)}: {verdict['verdict']}" for verdict in point["verdicts"]]
-        parameters = ", ".join(f"{name} {value}" for name, value in point["parameters"].items())
-        lines.append(f"| {parameters} | {' | '.join(cells)} | {'<br>'.join(verdicts)} |")
-    return "\n".join(lines)
+    """A record's points as a table in Markdown."""
+    found = row_digest.point_table([rows.read_point(Node(point, "point")) for point in record["points"]], "<br>")
+    lines = [found.heads, *found.rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines).replace("\n", "\n|" + "---|" * len(found.heads) + "\n", 1)
 
 
 def summarise():
@@ -560,7 +578,7 @@ def main():
         record = run_again(row, about, arguments.at) if arguments.again else run_row(row, about)
         if record and record["points"] and not arguments.again:
             path = RECORDS / f"{row['row']}-{about['commit']}.json"
-            path.write_text(json_text.compact(record))
+            schema.write(path, record)
             print(f"  written: {path.relative_to(ROOT)}")
         slower += sum(verdict["verdict"] in ("slower", "above") for point in (record["points"] if record else ()) for verdict in point["verdicts"])
     summarise()

@@ -18,7 +18,6 @@ that, from turn to turn; they are listed. Exit status: 0 if the criterion holds.
 import argparse
 import dataclasses
 import itertools
-import json
 import pathlib
 import subprocess
 import sys
@@ -27,7 +26,6 @@ from typing import Any
 import bars
 from larklane.numbers import stats, wording
 
-COMMAND = bars.ROOT / "build/release/bin/larklane"
 KEPT = bars.ROOT / "build/simulated"
 TURNS = 5
 LIMIT = 0.15
@@ -116,12 +114,8 @@ def simulated_us(file: pathlib.Path, points: list[Point]) -> dict[Point, float]:
     """@raises RuntimeError  with the command's error output"""
     found = {}
     for partitions, late_us in sorted({(point.partitions, point.late_us) for point in points}):
-        done = subprocess.run([COMMAND, "simulate", "--costs", str(file), "--json", "--partitions", str(partitions), "--threads", str(THREADS),
-                               "--from", str(min(SIZES)), "--to", str(max(SIZES)), "--pattern", "late-thread",
-                               "--spread-us", str(late_us), "--rounds", "20"], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr.strip())
-        made = json.loads(done.stdout)
+        made = bars.larklane_json("simulate", "--costs", file, "--partitions", partitions, "--threads", THREADS, "--from", min(SIZES), "--to", max(SIZES),
+                                  "--pattern", "late-thread", "--spread-us", late_us, "--rounds", 20)
         for row in made["rows"]:
             for groups, figure in zip(made["counts"], row["by_groups"], strict=True):
                 found[Point(partitions, row["bytes"], groups, late_us)] = figure["exposed_us"]

@@ -6,10 +6,7 @@ Lanes, the value of each part of a lane, and the paper's applications: `larklane
 """
 
 import argparse
-import json
-import os
 import pathlib
-import shlex
 import shutil
 import subprocess
 import sys
@@ -22,8 +19,10 @@ import bars  # noqa: E402
 import launch  # noqa: E402
 import paper_host  # noqa: E402
 
+from larklane.records import schema  # noqa: E402
+
 FOLDER = bars.RECORDS / "ics20"
-ONCE = "--repetitions 1 --iterations 20 --warmup 2 --no-report"
+ONCE = "--iterations 20 --warmup 2"
 
 
 class Bench(NamedTuple):
@@ -49,14 +48,11 @@ cores that this machine does not have. The others are diagrams, or of networks t
 
 def drawn(bench: Bench, mpi: launch.Mpi | None, folder: pathlib.Path) -> None:
     """Draw the figures of a run into FOLDER. @raises RuntimeError  the benchmark failed, a payload was wrong, or a figure is missing"""
-    launcher = ["--launcher", shlex.join([str(mpi.launcher), *mpi.flags, "-n", "{processes}"])] if mpi and bench.name != "lanes" else []
-    for words in ([*shlex.split(f"bench {bench.words} {ONCE}"), *launcher, "--out", str(folder / "out")],
-                  ["report", str(folder / "out/bench.json"), "--out", str(folder / "page")]):
-        command = [str(paper_host.LARKLANE), *words]
-        done = subprocess.run(command, env={**os.environ, **(mpi.environment if mpi else {})}, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"{shlex.join(command)}: {done.stderr.strip()[-500:]}")
-    if failures := json.loads((folder / "out/bench.json").read_text(encoding="utf-8"))["failures"]:
+    record = bars.bench_set(f"{bench.words} {ONCE}".split(), folder / "out", mpi if bench.name != "lanes" else None, "{processes}")
+    done = subprocess.run([bars.ROOT / bars.LARKLANE, "report", record, "--out", folder / "page"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"larklane report: {done.stderr.strip()[-500:]}")
+    if failures := schema.load([record]).failures:
         raise RuntimeError(f"{bench.name}: {failures}")
     for figure in bench.figures:
         for kind in ("svg", "csv"):

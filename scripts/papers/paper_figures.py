@@ -10,10 +10,8 @@ import argparse
 import concurrent.futures
 import dataclasses
 import importlib.util
-import json
 import os
 import pathlib
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -27,11 +25,11 @@ import paper_shm_page  # noqa: E402
 from cluster23 import DELAY_US, DELTAS_US, PAPER, SHOWS, SWEEP_DELTA_US, TIMER_US, ploggp  # noqa: E402
 
 from larklane.figures.charts import ArrivalPanel, Arrivals, Bar, Chart, Curve, Figure, Mark, Panel  # noqa: E402
+from larklane.files import json_text  # noqa: E402
 from larklane.numbers import wording  # noqa: E402
 from larklane.simulation import command as simulation  # noqa: E402
 
 FOLDER = bars.RECORDS / "cluster23"
-COMMAND = bars.ROOT / "build/release/bin/larklane"
 Results = dict[str, simulation.Simulated]
 Host = paper_host.Host
 
@@ -53,10 +51,9 @@ def plans() -> dict[str, str]:
     """@return {name: words of a run of the command}"""
     wanted = {f"model {cost}": f"model {NETWORK} --spread-us {DELAY_US} --per-part-ns {cost} --from 1K --to 256M" for cost in (0, 15000)}
     at_once = "simulate --pattern simultaneous"
-    wanted["6"] = f"{at_once} --partitions 32 --queues 2 {SIZES}"
-    wanted |= {f"7 {queues}": f"{at_once} --partitions 16 --queues {queues} {SIZES}" for queues in QUEUES}
-    wanted |= {f"8 {partitions} {queues}": f"{at_once} --partitions {partitions} --queues {queues} {SIZES}" for partitions in (4, 32, 128)
-               for queues in (1, MOST_QUEUES)}
+    wanted["6"] = f"{at_once} --partitions 32 --queues 2 --search {SIZES}"
+    wanted |= {f"7 {queues}": f"{at_once} --partitions 16 --queues {queues} {SIZES}{' --search' if queues == 1 else ''}" for queues in QUEUES}
+    wanted |= {f"8 {partitions}": f"{at_once} --partitions {partitions} --search {SIZES}" for partitions in (4, 32, 128)}
     late = f"simulate --pattern laggard --spread-us {DELAY_US} --from 64K --to 128M --rounds 20"
     wanted |= {f"9 {partitions}": f"{late} --partitions {partitions} --deadline-us {TIMER_US}" for partitions in (4, 8, 16, 32)}
     wanted["13"] = f"{late} --partitions 32 --deadline-us {','.join(map(str, DELTAS_US))}"
@@ -71,20 +68,13 @@ def sweep(name: str) -> str:
 
 def run(words: str) -> simulation.Simulated:
     """@raises RuntimeError  with the command's error output"""
-    done = subprocess.run([COMMAND, *words.split(), "--json"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"larklane {words}: {done.stderr.strip()}")
-    made: simulation.Simulated = json.loads(done.stdout)
+    made: simulation.Simulated = bars.larklane_json(*words.split())
     return made
 
 
-def run_all(pool: concurrent.futures.Executor) -> Results:
+def run_all() -> Results:
     wanted = plans()
-    found = {}
-    for number, (name, made) in enumerate(zip(wanted, pool.map(run, wanted.values())), 1):
-        found[name] = made
-        print(f"[{number}/{len(wanted)}] {wanted[name]}", file=sys.stderr, flush=True)
-    return found
+    return dict(bars.two_at_a_time(lambda name: run(wanted[name]), list(wanted), wanted.__getitem__))
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -146,13 +136,19 @@ def figure_3(results: Results) -> Chart:
                  tuple(panels), 2)
 
 
+def table(made: simulation.Simulated) -> Curve:
+    """The best of all groups and queues, by size: a tuning table with both."""
+    values = [(row["bytes"], row["two_sided"]["exposed_us"] / row["searched"]["exposed_us"]) for row in made["rows"]]
+    return Curve("search: the best of all groups and queues", "rma", "larklane", line(values), (101,))
+
+
 def figure_6(results: Results) -> Chart:
     made = results["6"]
     curves = [by_count(wording.count(count, "group"), at, len(made["counts"]) - 1, speedups(made, lambda _, count=count: count))
               for at, count in enumerate(made["counts"])]
     return Chart("figure-06", "32 partitions at once: how many transfers?",
                  f"The baseline's exposed time over that of the groups, two queues. {PAPER} 6. {SIMULATED}.", footer([made]), "simulated",
-                 "speed-up", "log", (Panel("32 partitions, 32 threads, all ready at once", (*curves, baseline(ones(made)))),), 1)
+                 "speed-up", "log", (Panel("32 partitions, 32 threads, all ready at once", (*curves, table(made), baseline(ones(made)))),), 1)
 
 
 def figure_7(results: Results) -> Chart:
@@ -162,24 +158,16 @@ def figure_7(results: Results) -> Chart:
     return Chart("figure-07", "16 partitions at once, none aggregated: how many queue pairs?",
                  f"The baseline's exposed time over that of 16 transfers. {PAPER} 7. Curves lie upon one another where more queues change "
                  f"nothing. {SIMULATED}.", footer(files[:1]).replace("1 queue", f"1 to {MOST_QUEUES} queues"), "simulated", "speed-up",
-                 "log", (Panel("16 partitions, 16 threads, all ready at once, 16 transfers", (*curves, baseline(ones(files[0])))),), 1)
-
-
-def searched(results: Results, partitions: int) -> list[tuple[int, float]]:
-    """The best of all groups, with one queue or many: the content of a tuning table."""
-    files = [results[f"8 {partitions} {queues}"] for queues in (1, MOST_QUEUES)]
-    return [(rows[0]["bytes"], max(row["two_sided"]["exposed_us"] / result["exposed_us"] for row in rows for result in row["one_sided"]))
-            for rows in zip(*(made["rows"] for made in files))]
+                 "log", (Panel("16 partitions, 16 threads, all ready at once, 16 transfers", (*curves, table(files[0]), baseline(ones(files[0])))),), 1)
 
 
 def figure_8(results: Results) -> Chart:
     panels, files = [], []
     for partitions in (4, 32, 128):
-        made = results[f"8 {partitions} 1"]
+        made = results[f"8 {partitions}"]
         files.append(made)
-        table = Curve("search: the best of all groups, with 1 and 16 queues", "rma", "larklane", line(searched(results, partitions)), (101,))
         panels.append(Panel(f"{partitions} partitions and threads",
-                            (policy(speedups(made, lambda size, most=partitions: ploggp(size, most))), table, baseline(ones(made)))))
+                            (policy(speedups(made, lambda size, most=partitions: ploggp(size, most))), table(made), baseline(ones(made)))))
     return Chart("figure-08", "All ready at once: groups by the model, and by search",
                  f"The baseline's exposed time over that of the groups. {PAPER} 8. {SIMULATED}.", footer(files), "simulated", "speed-up",
                  "log", tuple(panels), 3)
@@ -383,7 +371,7 @@ def peak(pairs: Sequence[tuple[int, float]]) -> str:
 
 def four_partitions(results: Results) -> str:
     """The paper's negative result of figure 8."""
-    table = speedups(results["8 4 1"], lambda size: ploggp(size, 4))
+    table = speedups(results["8 4"], lambda size: ploggp(size, 4))
     small, large = [value for size, value in table if size < 2 << 10], [value for size, value in table if size > 32 << 10]
     return f"{extremes(small)} below 2 KiB, {extremes(large)} above 32 KiB"
 
@@ -392,7 +380,7 @@ def index(results: Results) -> list[tuple[str, str, str]]:
     """@return [(figure, our result, why it differs from the paper's)]"""
     apart, one = results["6"], [speedups(results["6"], lambda _, count=count: count) for count in (1, 32)]
     queues = [speedups(results[f"7 {count}"], lambda _: 16) for count in (1, MOST_QUEUES)]
-    tables = {partitions: speedups(results[f"8 {partitions} 1"], lambda size, most=partitions: ploggp(size, most)) for partitions in (32, 128)}
+    tables = {partitions: speedups(results[f"8 {partitions}"], lambda size, most=partitions: ploggp(size, most)) for partitions in (32, 128)}
     nine = next(row for row in results["9 32"]["rows"] if row["bytes"] == 8 << 20)
     grouped = nine["one_sided"][apart["counts"].index(8)]["perceived_gigabytes_per_second"]
     sweeps = {name: speedups(results[name], lambda size: ploggp(size, 16)) for name in SWEEPS}
@@ -472,7 +460,7 @@ def measure_host() -> None:
         print("paper_figures: this host is left out: no MPI (make setup installs two)", file=sys.stderr)
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "host.json").write_text(json.dumps({**paper_host.measure(mpi), **paper_shm.measure(mpi)}) + "\n", encoding="utf-8")
+    (FOLDER / "host.json").write_text(json_text.compact({**paper_host.measure(mpi), **paper_shm.measure(mpi)}), encoding="utf-8")
 
 
 def find_matplotlib() -> None:
@@ -487,14 +475,14 @@ def main() -> int:
     parser.add_argument("--simulated", action="store_true", help="measure nothing: what host.json has of a machine is drawn again")
     arguments = parser.parse_args()
     find_matplotlib()
-    if not COMMAND.exists() or importlib.util.find_spec("matplotlib") is None:
+    if not (bars.ROOT / bars.LARKLANE).exists() or importlib.util.find_spec("matplotlib") is None:
         print("paper_figures: needs `make` and matplotlib, which `make setup` installs", file=sys.stderr)
         return 1
     try:
         if not arguments.simulated:
             measure_host()
+        results = run_all()
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            results = run_all(pool)
             answers = list(pool.map(answer, points()))
     except (RuntimeError, OSError) as error:
         print(f"paper_figures: {error}", file=sys.stderr)

@@ -6,8 +6,6 @@ Measured by `larklane bench perceived-bandwidth` under Larklane, on the first in
 import json
 import os
 import pathlib
-import shlex
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +18,6 @@ from larklane.figures.charts import ArrivalPanel, Bar, Curve, Mark, Panel
 from larklane.numbers import wording
 from larklane.records import cases, schema
 
-LARKLANE = bars.ROOT / "build/release/bin/larklane"
 COUNTS = (4, 8, 16, 32)
 ROUNDS = 10
 OPTIONS = ("--sizes 64K,1M,8M,128M --ways join,partitioned --compute-us 100000 --noise single --noise-percent 4 --warmup 1 "
@@ -46,12 +43,7 @@ def installed() -> launch.Mpi | None:
 def benched(mpi: launch.Mpi, ranks: int, words: Sequence[str], environment: Mapping[str, str] | None = None) -> list[cases.Case]:
     """@return the results of one launch of `larklane bench`. @raises RuntimeError  the launch failed: a wrong payload, a hang, ..."""
     with tempfile.TemporaryDirectory(prefix="cluster23-") as folder:
-        command = [str(LARKLANE), "bench", *words, "--launcher", shlex.join([str(mpi.launcher), *mpi.flags, "-n", str(ranks)]), "--repetitions", "1",
-                   "--limit", "30", "--no-report", "--out", f"{folder}/out"]
-        done = subprocess.run(command, env={**os.environ, **mpi.environment, **(environment or {})}, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"{shlex.join(words)}: {done.stderr.strip()[-500:]}".replace(f"{bars.ROOT}/", ""))
-        return cases.measured(schema.load([pathlib.Path(folder) / "out/bench.json"]))
+        return cases.measured(schema.load([bars.bench_set([*words, "--limit", "30"], f"{folder}/out", mpi, ranks, environment or {})]))
 
 
 def measure(mpi: launch.Mpi) -> Host:

@@ -8,11 +8,8 @@ results: an interrupted run continues where it stopped; --fresh begins anew.
 
 import argparse
 import dataclasses
-import os
 import pathlib
-import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
@@ -25,7 +22,6 @@ from larklane.numbers import stats, wording  # noqa: E402
 from larklane.records import cases, schema  # noqa: E402
 
 KEPT = ROOT / "build/statements"
-LARKLANE = ROOT / "build/release/bin/larklane"
 MPIS = ("mpich5", "openmpi5")
 VARIANTS = ("native", "larklane")
 ALIKE = 0.1  # "similar", "close to": within 10 percent
@@ -128,17 +124,21 @@ def _alike(seen: Seen, one: Sequence, other: Sequence) -> Verdict:
     return Verdict(_inside(low, high, 1 - ALIKE, 1 + ALIKE), f"{ratio:.2f} times ({low:.2f} to {high:.2f})")
 
 
+def _difference(seen: Seen, one: Sequence, other: Sequence | float) -> tuple[Sequence[float], Sequence[float], float, float]:
+    """@return both shares in percent, and the bounds of their difference"""
+    first, second = seen.values(*one), [other] if isinstance(other, (int, float)) else seen.values(*other)
+    return first, second, *stats.bootstrap(lambda a, b: a - b, first, second)
+
+
 def _share_above(seen: Seen, above: Sequence, below: Sequence | float) -> Verdict:
     """Shares in percent: is the first larger than the second?"""
-    first, second = seen.values(*above), [below] if isinstance(below, (int, float)) else seen.values(*below)
-    low, high = stats.bootstrap(lambda a, b: a - b, first, second)
+    first, second, low, high = _difference(seen, above, below)
     holds = True if low > 0 else False if high <= 0 else None
     return Verdict(holds, f"{stats.median(first):.0f} % against {stats.median(second):.0f} %")
 
 
 def _shares_alike(seen: Seen, one: Sequence, other: Sequence) -> Verdict:
-    first, second = seen.values(*one), seen.values(*other)
-    low, high = stats.bootstrap(lambda a, b: a - b, first, second)
+    first, second, low, high = _difference(seen, one, other)
     nothing = max(first) == max(second) == 0
     holds = None if nothing else _inside(low, high, -100 * ALIKE, 100 * ALIKE)
     return Verdict(holds, f"{stats.median(first):.0f} % and {stats.median(second):.0f} %")
@@ -255,8 +255,6 @@ def is_kept(file: pathlib.Path, words: str, commit: str) -> bool:
 def measure(mpi: launch.Mpi, folder: pathlib.Path, commit: str) -> None:
     """Measure all plans under one MPI, one file each; files of this commit are kept."""
     folder.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, **mpi.environment}
-    launcher = shlex.join([str(mpi.launcher), *mpi.flags, "-n", "2"])
     for number, (plan, words) in enumerate(PLANS.items(), 1):
         file = folder / file_name(plan)
         if is_kept(file, words, commit):
@@ -264,9 +262,7 @@ def measure(mpi: launch.Mpi, folder: pathlib.Path, commit: str) -> None:
         print(f"{mpi.title}: [{number}/{len(PLANS)}] {plan}", flush=True)
         scratch = folder / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)  # left by an interrupted run
-        subprocess.run([LARKLANE, "bench", *words.split(), "--launcher", launcher, "--repetitions", "1", "--no-report", "--out", scratch],
-                       env=environment, stdout=subprocess.DEVNULL, check=False)
-        (scratch / "bench.json").replace(file)
+        bars.bench_set(words.split(), scratch, mpi, check=False).replace(file)
         file.with_suffix(".plan").write_text(f"{commit} {words}")
         shutil.rmtree(scratch)
 
@@ -303,7 +299,7 @@ def write(about: dict, installed: Sequence[str]) -> pathlib.Path:
                 key = f"{name} {variant} {case.run.source.removesuffix('.json')} {case.way} {case.point.bytes}"
                 figures[key] = {"metric": metric.label, **stats.summary(metric.values(case))}
     facts = about["machine"]
-    record = bars.keep_record("statements", {**about, "figures": figures}, f"""# What the papers say, tried here
+    record = bars.keep_record("statements", {**about, "row": "statements", "figures": figures}, f"""# What the papers say, tried here
 
 Written by `python3 scripts/papers/statements.py` from `statements-{about['commit']}.json` ({facts['cpu']}, {facts['cores']} cores, one host;
 {'publishable' if about['publishable'] else ', '.join(about['why_not'])}). Medians of 20 rounds (patterns: 8), 10 ms of computing and 4 % noise unless said; every round
@@ -322,7 +318,7 @@ def main() -> int:
     if parser.parse_args().fresh:
         shutil.rmtree(KEPT, ignore_errors=True)
     installed = [name for name in MPIS if launch.MPIS[name].installed()]
-    if not installed or not LARKLANE.exists():
+    if not installed or not (ROOT / bars.LARKLANE).exists():
         print("statements: needs `make` and at least one MPI of `make setup`", file=sys.stderr)
         return 1
     about = bars.context()

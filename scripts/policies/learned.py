@@ -13,12 +13,9 @@ Simulated time does not depend on the machine, so a busy machine may run this. E
 """
 
 import argparse
-import concurrent.futures
 import dataclasses
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 from typing import Any
 
@@ -26,7 +23,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
 
 import bars  # noqa: E402
 
-COMMAND = bars.ROOT / "build/release/bin/larklane"
 ROUNDS = 100
 PARTITIONS = (4, 16, 32, 128)
 # Each round computes for 10 ms: 100 us are 1 %.
@@ -43,13 +39,13 @@ class Case:
     spread_us: int
     words: tuple[str, ...] = SIZES
 
+    def title(self) -> str:
+        return f"{self.partitions} partitions, {self.pattern}, {self.spread_us} us"
+
     def points(self, command: str | pathlib.Path) -> list[dict[str, Any]]:
         """@return the exposed times, one entry a size. @raises RuntimeError  with the command's error output"""
-        done = subprocess.run([command, "simulate", "--learned", "--rounds", str(ROUNDS), "--json", "--partitions", str(self.partitions),
-                               "--pattern", self.pattern, "--spread-us", str(self.spread_us), *self.words], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"{self}: {done.stderr.strip()}")
-        made = json.loads(done.stdout)
+        made = bars.larklane_json("simulate", "--learned", "--rounds", ROUNDS, "--partitions", self.partitions, "--pattern", self.pattern,
+                                  "--spread-us", self.spread_us, *self.words, command=command)
         return [{"partitions": self.partitions, "pattern": self.pattern, "spread_us": self.spread_us, "gap_ns": made["gap_ps"] / 1000,
                  "bytes": row["bytes"], "counts": made["counts"], "equal_us": [each["exposed_us"] for each in row["one_sided"]],
                  "learned_us": row["learned"]["exposed_us"], "learning_us": row["learning"]["exposed_us"],
@@ -115,10 +111,8 @@ def main() -> int:
     laggards = [Case(partitions, "laggard", 400, ("--from", "512K", "--to", "4M", *DEAR)) for partitions in (32, 128)]
     points, dear = [], []
     try:
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for number, (case, found) in enumerate(zip(grid + laggards, pool.map(lambda case: case.points(checked or COMMAND), grid + laggards), strict=True), 1):
-                (points if case in grid else dear).extend(found)
-                print(f"[{number}/{len(grid + laggards)}] {case.partitions} partitions, {case.pattern}, {case.spread_us} us", flush=True)
+        for case, made in bars.two_at_a_time(lambda case: case.points(checked or bars.ROOT / bars.LARKLANE), grid + laggards, Case.title):
+            (points if case in grid else dear).extend(made)
     except (RuntimeError, OSError) as error:
         print(f"learned: {error}", file=sys.stderr)
         return 1

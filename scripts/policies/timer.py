@@ -11,17 +11,14 @@ Simulated time does not depend on the machine, so a busy machine may run this. E
 """
 
 import argparse
-import concurrent.futures
-import json
 import pathlib
-import subprocess
 import sys
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "measure"))
 
 import bars  # noqa: E402
-from learned import COMMAND, size  # noqa: E402
+from learned import size  # noqa: E402
 
 PARTITIONS = (4, 16, 32, 128)
 LATE_US = (400, 4000)
@@ -34,11 +31,8 @@ Point = dict[str, Any]
 def points(case: tuple[int, int]) -> list[Point]:
     """@return one point a size. @raises RuntimeError  with the command's error output"""
     partitions, late_us = case
-    done = subprocess.run([COMMAND, "simulate", "--json", "--partitions", str(partitions), "--pattern", "laggard", "--spread-us", str(late_us),
-                           "--rounds", "20", "--deadline-us", ",".join(map(str, DEADLINES_US))], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"{case}: {done.stderr.strip()}")
-    made = json.loads(done.stdout)
+    made = bars.larklane_json("simulate", "--partitions", partitions, "--pattern", "laggard", "--spread-us", late_us, "--rounds", 20,
+                              "--deadline-us", ",".join(map(str, DEADLINES_US)))
     return [{"partitions": partitions, "late_us": late_us, "bytes": row["bytes"], "counts": made["counts"], "equal": brief(row["one_sided"]),
              "timed": brief(row["timed"])} for row in made["rows"]]
 
@@ -104,10 +98,8 @@ def main() -> int:
     cases = [(partitions, late_us) for partitions in PARTITIONS for late_us in LATE_US]
     found: list[Point] = []
     try:
-        with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for number, (case, made) in enumerate(zip(cases, pool.map(points, cases), strict=True), 1):
-                found.extend(made)
-                print(f"[{number}/{len(cases)}] {case[0]} partitions, {case[1]} us late", flush=True)
+        for _, made in bars.two_at_a_time(points, cases, lambda case: f"{case[0]} partitions, {case[1]} us late"):
+            found.extend(made)
     except (RuntimeError, OSError) as error:
         print(f"timer: {error}", file=sys.stderr)
         return 1

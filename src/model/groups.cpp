@@ -33,4 +33,11 @@ std::uint32_t tabled_groups(const Tuning* tuning, std::uint32_t partitions,
   return ruled_groups(partitions, partition_bytes);
 }
 
+std::uint32_t tabled_queues(const Tuning* tuning, std::uint32_t partitions,
+                            std::uint64_t partition_bytes) {
+  const Tuning::Entry* const entry =
+      tuning != nullptr ? tuning->entry_of(partitions, partitions * partition_bytes) : nullptr;
+  return entry != nullptr ? entry->queues : 0;
+}
+
 }  // namespace larklane::model

@@ -23,4 +23,8 @@ std::uint32_t modelled_groups(const Tuning* tuning, std::uint32_t partitions,
 std::uint32_t tabled_groups(const Tuning* tuning, std::uint32_t partitions,
                             std::uint64_t partition_bytes);
 
+/// The queue pairs that a search found. @param tuning  null, or without a fitting entry: 0
+std::uint32_t tabled_queues(const Tuning* tuning, std::uint32_t partitions,
+                            std::uint64_t partition_bytes);
+
 }  // namespace larklane::model

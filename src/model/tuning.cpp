@@ -95,13 +95,17 @@ std::string_view read_range(std::string_view text, Tuning* tuning) {
 }
 
 std::string_view read_entry(std::string_view text, Tuning* tuning) {
-  std::uint64_t partitions = 0, bytes = 0, groups = 0;
-  if (!read_count(&text, kMostPartitions, &partitions) || !read_count(&text, kMostBytes, &bytes) ||
-      !read_count(&text, kMostPartitions, &groups) || !text.empty())
-    return "wanted: partitions, bytes, groups";
+  std::uint64_t partitions = 0, bytes = 0, groups = 0, queues = 0;
+  bool is_read = read_count(&text, kMostPartitions, &partitions) &&
+                 read_count(&text, kMostBytes, &bytes) &&
+                 read_count(&text, kMostPartitions, &groups);
+  const bool has_queues = is_read && !text.empty();
+  if (has_queues) is_read = read_count(&text, kMostPartitions, &queues);
+  if (!is_read || !text.empty()) return "wanted: partitions, bytes, groups, and maybe queue pairs";
   if (groups < 1 || groups > partitions) return "groups are 1 to as many as there are partitions";
+  if (has_queues && (queues < 1 || queues > Tuning::kQueuesMax)) return "queue pairs are 1 to 16";
   const Tuning::Entry entry{static_cast<std::uint32_t>(partitions), bytes,
-                            static_cast<std::uint32_t>(groups)};
+                            static_cast<std::uint32_t>(groups), static_cast<std::uint32_t>(queues)};
   const auto place = [](const Tuning::Entry& e) { return std::pair(e.partitions, e.bytes); };
   if (!tuning->entries.empty() && place(tuning->entries.back()) >= place(entry))
     return "not after the entry before it, by partitions and bytes";
@@ -252,10 +256,16 @@ std::string Tuning::print() const {
   }
   if (!entries.empty()) {
     out.append("\nsearched ").append(searched);
-    out += "\n#      partitions, bytes of the message, best number of groups\n";
-    for (const Entry& entry : entries)
+    out += "\n#      partitions, bytes of the message, best number of groups";
+    const bool has_queues =
+        std::any_of(entries.begin(), entries.end(), [](const Entry& e) { return e.queues != 0; });
+    out += has_queues ? ", of queue pairs\n" : "\n";
+    for (const Entry& entry : entries) {
       out += "groups " + std::to_string(entry.partitions) + " " + std::to_string(entry.bytes) +
-             " " + std::to_string(entry.groups) + "\n";
+             " " + std::to_string(entry.groups);
+      if (entry.queues != 0) out += " " + std::to_string(entry.queues);
+      out += "\n";
+    }
   }
   return out += "end\n";
 }
@@ -274,12 +284,18 @@ const LogGP* Tuning::network_of(std::uint64_t bytes) const noexcept {
   return nearest == nullptr ? nullptr : &nearest->network;
 }
 
+const Tuning::Entry* Tuning::entry_of(std::uint32_t partitions,
+                                      std::uint64_t bytes) const noexcept {
+  const Entry* found = nullptr;
+  for (const Entry& entry : entries)  // ascending
+    if (entry.partitions == partitions && entry.bytes <= bytes) found = &entry;
+  return found;
+}
+
 std::optional<std::uint32_t> Tuning::groups_of(std::uint32_t partitions,
                                                std::uint64_t bytes) const noexcept {
-  std::optional<std::uint32_t> found;
-  for (const Entry& entry : entries)  // ascending
-    if (entry.partitions == partitions && entry.bytes <= bytes) found = entry.groups;
-  return found;
+  const Entry* const found = entry_of(partitions, bytes);
+  return found != nullptr ? std::optional(found->groups) : std::nullopt;
 }
 
 bool is_tuning(std::string_view text) noexcept { return text.starts_with(kTitle); }

@@ -33,12 +33,14 @@ struct Tuning {
     std::uint64_t first_bytes = 0, last_bytes = 0;
     LogGP network;
   };
-  /// The best number of equal groups that a search has found.
+  /// The best number of equal groups that a search has found, and of queue pairs.
   struct Entry {
     std::uint32_t partitions = 0;
     std::uint64_t bytes = 0;  ///< of the whole message
     std::uint32_t groups = 0;
+    std::uint32_t queues = 0;  ///< 0: not searched
   };
+  static constexpr std::uint32_t kQueuesMax = 16;
 
   std::string fabric;
   HostType host;
@@ -55,7 +57,9 @@ struct Tuning {
 
   /// Of the range that has `bytes`, or is nearest; null: there is none.
   const LogGP* network_of(std::uint64_t bytes) const noexcept;
-  /// Of the entry for as many partitions and the largest size that is not above `bytes`.
+  /// For as many partitions and the largest size that is not above `bytes`; null: there is none.
+  const Entry* entry_of(std::uint32_t partitions, std::uint64_t bytes) const noexcept;
+  /// The entry's groups.
   std::optional<std::uint32_t> groups_of(std::uint32_t partitions,
                                          std::uint64_t bytes) const noexcept;
 };

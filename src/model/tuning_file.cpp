@@ -15,17 +15,18 @@ namespace {
 
 /// @return the problem; empty: none
 std::string read_tuning(std::string_view text, std::string_view fabric, const HostType& host,
-                        std::optional<Tuning>* tuning) {
+                        TuningFile* file) {
   std::string problem;
   auto parsed = Tuning::parse(text, &problem);
   if (!parsed) return problem;
-  if (parsed->fabric != fabric)
+  file->is_of_another_fabric = parsed->fabric != fabric;
+  if (file->is_of_another_fabric)
     return "it is of fabric '" + printable(parsed->fabric) + "', not " + std::string(fabric);
   if (parsed->host != host)
     return "it is of another host type: " + printable(parsed->host.cpu) + ", " +
            std::to_string(parsed->host.cores) + " cores; here: " + host.cpu + ", " +
            std::to_string(host.cores) + " cores";
-  *tuning = std::move(parsed).value();
+  file->tuning = std::move(parsed).value();
   return {};
 }
 
@@ -58,7 +59,7 @@ TuningFile find_tuning(const std::string& option, std::string_view fabric, const
   const int error = read_input_file(found.path, kTextFileBytesMax, &text);
   if (error == ENOENT && option.empty()) return found;
   const std::string wrong = error != 0 ? input_file_problem(error, kTextFileBytesMax)
-                                       : read_tuning(text, fabric, host, &found.tuning);
+                                       : read_tuning(text, fabric, host, &found);
   if (wrong.empty()) return found;
   found.problem = "tuning file " + printable(found.path) + " is ignored: " + wrong +
                   "; `larklane tune` measures anew, option tuning = off does without";

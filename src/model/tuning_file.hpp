@@ -21,6 +21,7 @@ struct TuningFile {
   std::string path;              ///< where it was looked for; empty: nowhere
   std::optional<Tuning> tuning;  ///< if it is there and of this host and fabric
   std::string problem;  ///< for people: why it is ignored, with file, line and remedy; or empty
+  bool is_of_another_fabric = false;  ///< that is the problem
 };
 /// @param option  the option `tuning`. A file that it names has to be there
 TuningFile find_tuning(const std::string& option, std::string_view fabric, const HostType& host);

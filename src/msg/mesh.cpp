@@ -166,7 +166,7 @@ Mesh::~Mesh() { plane_.reset(); }
 
 void Mesh::want(int rank, std::uint32_t number) {
   const std::scoped_lock lock(mutex_);
-  if (is_closing_) return user_.on_unreachable(rank, number, Errc::kPeerDown);
+  if (is_closing_) return leave_locked({rank, number});
   wanted_.emplace_back(rank, number);
   if (!fetcher_.joinable())
     fetcher_ = std::thread([this] { fetch_wanted(); });
@@ -197,7 +197,7 @@ void Mesh::connect(int rank, std::uint32_t number) {
   }
   auto peer = peer_of(rank, &problem);
   const std::scoped_lock lock(mutex_);
-  if (is_closing_) return user_.on_unreachable(rank, number, Errc::kPeerDown);
+  if (is_closing_) return leave_locked({rank, number});
   Link& link = link_locked({rank, number});
   if (!peer) return link.refuse(peer.error(), problem);
   ranks_.emplace(*peer, rank);
@@ -262,6 +262,14 @@ Mesh::Link& Mesh::link_locked(const Key& key) {
   auto& link = links_[key];
   if (link == nullptr) link = std::make_unique<Link>(*this, key);
   return *link;
+}
+
+/// A link that the peer has opened reports its own end, once. A ready one serves until the peer's
+/// goodbye.
+void Mesh::leave_locked(const Key& key) {
+  const auto known = links_.find(key);
+  if (known == links_.end()) return user_.on_unreachable(key.first, key.second, Errc::kPeerDown);
+  if (!known->second->is_ready()) known->second->end(Errc::kPeerDown);
 }
 
 void Mesh::refuse_locked(int rank, std::uint32_t number, Status status, const std::string& why) {
@@ -424,8 +432,7 @@ void Mesh::close(const std::function<void()>& progress) {
   if (fetcher_.joinable()) fetcher_.join();
   {
     const std::scoped_lock lock(mutex_);
-    for (const auto& [rank, number] : std::exchange(wanted_, {}))
-      user_.on_unreachable(rank, number, Errc::kPeerDown);
+    for (const Key& key : std::exchange(wanted_, {})) leave_locked(key);
   }
   const auto wait_for = [&](auto&& is_so) {
     const std::uint64_t deadline_ns = now_ns() + kGoodbyeNs;

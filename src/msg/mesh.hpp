@@ -115,6 +115,8 @@ class Mesh final : private control::Handler {
   Result<std::unique_ptr<PacketLink>> open_end_locked(int rank, std::uint32_t number);
   Status connect_to_self_locked(std::uint32_t number);
   Link& link_locked(const Key& key);
+  /// Answers a want while this process closes.
+  void leave_locked(const Key& key);
   Status on_offer_locked(control::Peer& from, std::span<const std::byte> payload);
   Status on_ready_locked(control::Peer& from, std::span<const std::byte> payload);
   Status on_goodbye_locked(control::Peer& from);

@@ -169,6 +169,10 @@ class Link {
   virtual void carry_only(ChannelHalf, std::optional<std::uint16_t> /*slot*/,
                           std::uint32_t /*partitions*/) {}
 
+  /// Where a link has several queues for the writes of its one channel: it uses `count` of them, or
+  /// all if it has fewer. Before offer() is read. The peer uses as many.
+  virtual void use_queues(std::uint32_t /*count*/) {}
+
   // Posts. An error: nothing has been posted, and the link is of no use any more, unless failure()
   // is ok: then the error is this operation's alone, as the peer does not have its memory.
   virtual Result<Post> write(const Transfer& transfer, Operation& operation) = 0;

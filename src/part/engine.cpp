@@ -97,6 +97,7 @@ Status EngineImpl::open(std::vector<control::Listener> own, std::unique_ptr<net:
       control::Plane::create(std::move(own), *this, std::move(remote), config_.control_connect_ns);
   if (!plane) return plane.error();
   plane_ = std::move(plane).value();
+  steps_.serve_by(*plane_);
   for (const auto& network : networks_)
     if (!network->watch_by(*plane_))
       log_warn("%s has no wait object: bytes move only while both sides are in calls of the MPI",
@@ -174,21 +175,35 @@ std::shared_ptr<PeerState> EngineImpl::sender_locked(const InitArgs& args) {
   return nullptr;
 }
 
-Result<PolicyPointer> EngineImpl::policy_of(const InitArgs& args) {
-  const PolicyInputs inputs{config_.min_bytes, [this] { return tuning(); }};
+Result<PolicyPointer> EngineImpl::policy_of(const InitArgs& args, const Network* network) {
+  const PolicyInputs inputs{config_.min_bytes, [=, this] { return tuning(network); }};
   if (!args.policy.empty()) return make_policy(args.policy, inputs);
-  std::call_once(policy_made_, [&] { policy_.emplace(make_policy(config_.policy, inputs)); });
-  return *policy_;
+  const std::scoped_lock lock(policies_mutex_);
+  const auto found = policies_.find(network);
+  if (found != policies_.end()) return found->second;
+  return policies_.emplace(network, make_policy(config_.policy, inputs)).first->second;
 }
 
-const model::Tuning* EngineImpl::tuning() {
-  std::call_once(tuning_read_, [this] {
-    auto file = model::find_tuning(config_.tuning, model::kShmFabric, model::this_host());
-    if (!file.problem.empty()) log_warn_once("tuning", "%s", file.problem.c_str());
-    tuning_ = std::move(file.tuning);
-    if (tuning_) log_info("tuning file: %s", file.path.c_str());
-  });
-  return tuning_ ? &*tuning_ : nullptr;
+const model::Tuning* EngineImpl::tuning(const Network* network) {
+  if (network != nullptr) {
+    const std::string& name = network->limits().network;  // "verbs/roce"
+    if (const auto* own = tuning_of(std::string_view(name).substr(0, name.find('/')))) return own;
+  }
+  return tuning_of(model::kShmFabric);
+}
+
+/// A named file is of one fabric: pairs over another one do without it.
+const model::Tuning* EngineImpl::tuning_of(std::string_view fabric) {
+  const std::scoped_lock lock(tunings_mutex_);
+  auto found = tunings_.find(fabric);
+  if (found == tunings_.end()) {
+    auto file = model::find_tuning(config_.tuning, fabric, model::this_host());
+    const bool is_reported = fabric == model::kShmFabric || !file.is_of_another_fabric;
+    if (!file.problem.empty() && is_reported) log_warn_once("tuning", "%s", file.problem.c_str());
+    if (file.tuning) log_info("tuning file: %s", file.path.c_str());
+    found = tunings_.emplace(std::string(fabric), std::move(file.tuning)).first;
+  }
+  return found->second ? &*found->second : nullptr;
 }
 
 Status EngineImpl::check(const InitArgs& args) {
@@ -257,20 +272,21 @@ Result<shm::Block> EngineImpl::block_of(const BlockShape& shape) {
 
 Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
   LARKLANE_TRY(check(args));
-  auto made = policy_of(args);
+  auto peer = connect(args.peer);
+  Network* const network = peer ? network_of(*(*peer)->peer) : nullptr;
+  auto made = policy_of(args, network);
   if (!made) return made.error();
   const Policy& policy = **made;
   const PolicyNeeds needs = policy.needs();
-  auto peer = connect(args.peer);
   if (!peer) return peer.error();
   if (is_down(**peer)) return Errc::kPeerDown;
 
-  if (Network* const network = network_of(*(*peer)->peer)) {
-    auto channel =
-        network->send_init(args, *peer,
-                           policy.groups(static_cast<std::uint32_t>(args.partitions),
-                                         args.count * args.type->size_bytes()),
-                           GroupRules::of(needs, config_.demand_after_ns), {*made, plane_.get()});
+  if (network != nullptr) {
+    const auto partitions = static_cast<std::uint32_t>(args.partitions);
+    const std::uint64_t bytes = args.count * args.type->size_bytes();
+    auto channel = network->send_init(args, *peer, policy.groups(partitions, bytes),
+                                      GroupRules::of(needs, config_.demand_after_ns),
+                                      {*made, plane_.get()}, policy.queues(partitions, bytes));
     if (channel) note_network_peer(*network, **peer, args, Kind::send);
     return channel;
   }

@@ -110,6 +110,13 @@ class SendRequest : public Request {
     return mark_word(index);
   }
 
+  /// Is the receiver's buffer of the active round ready, so that no Pready of it has to ask? Makes
+  /// progress if not. Never blocks. Any thread, between Start and the call that ends the round.
+  /// @param[out] is_ready  false may also mean that the round is about to be complete
+  /// @errors kNotActive, and those of error(): the buffer never becomes ready
+  /// @cost one load of a word that the receiver writes, if it is ready
+  virtual Status look_for_receiver(bool* is_ready) = 0;
+
   // The steps of pready(), for callers that treat each differently. relaxed: Start wrote both, and
   // the program orders Start before its Pready.
   bool has_slot(std::uint32_t index) const noexcept {

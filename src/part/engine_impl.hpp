@@ -87,9 +87,12 @@ class EngineImpl final : public Engine, private control::Handler {
   };
   static Result<Plan> plan_of(const InitArgs& args, const Policy& policy, Mode mode);
   Result<shm::Block> block_of(const BlockShape& shape);
-  Result<PolicyPointer> policy_of(const InitArgs& args);
-  /// The measurements for this host; null: none are usable. The first call reads them.
-  const model::Tuning* tuning();
+  /// @param network  of the pair; null: shared memory
+  Result<PolicyPointer> policy_of(const InitArgs& args, const Network* network);
+  /// The measurements for this host and network, else for this host; null: none are usable. The
+  /// first call reads them.
+  const model::Tuning* tuning(const Network* network);
+  const model::Tuning* tuning_of(std::string_view fabric);
   static bool can_attach(const PeerState& peer) {
     return peer.push_allowed || peer.peer->same_process();
   }
@@ -135,10 +138,12 @@ class EngineImpl final : public Engine, private control::Handler {
   Counters counters_;
   ProgramSteps steps_;
   shm::BlockPool pool_;
-  std::once_flag policy_made_;
-  std::optional<Result<PolicyPointer>> policy_;  // for the option's policy; after policy_made_
-  std::once_flag tuning_read_;
-  std::optional<model::Tuning> tuning_;  // after tuning_read_
+  std::mutex policies_mutex_;
+  /// Of the option, by network. Guarded by policies_mutex_.
+  std::map<const Network*, Result<PolicyPointer>> policies_;
+  std::mutex tunings_mutex_;  // the last lock
+  /// By fabric, as far as they were asked for. Guarded by tunings_mutex_; none is changed.
+  std::map<std::string, std::optional<model::Tuning>, std::less<>> tunings_;
 
   mutable std::mutex mutex_;
   // guarded by mutex_

@@ -267,7 +267,8 @@ void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
     return found->second->on_peer_closed();
   Incoming* const incoming = matching_.incoming({&from, close.channel});
   if (incoming == nullptr) return;
-  if (close.has_rounds != 0) {
+  // The receive learns the reason of a refused send, which may be freed by then.
+  if (close.has_rounds != 0 || !incoming->match.error.ok()) {
     incoming->match.sender_closed = true;
     return;
   }

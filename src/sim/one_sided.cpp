@@ -107,10 +107,7 @@ void OneSided::post(part::Run run) {
 void OneSided::receive(std::uint64_t round) {
   if (scenario_.is_receiver_late)
     simulation_.wait("all partitions", [&] { return arrived_ == scenario_.partitions; });
-  while (!is_over(round)) {
-    simulation_.wait("a completion", [&] { return !completions_.empty(); });
-    take(round);
-  }
+  take_all(simulation_, round, completions_);
   if (learning_) learning_->end(simulation_.now_ps());
 }
 

@@ -44,6 +44,14 @@ class Path {
   void announce(loop::Simulation& simulation) {
     if (taker_ != nullptr) simulation.wake(*taker_);
   }
+  /// The receiver's thread takes the round's completions as they come.
+  template <class Queue>
+  void take_all(loop::Simulation& simulation, std::uint64_t round, const Queue& completions) {
+    while (!is_over(round)) {
+      simulation.wait("a completion", [&] { return !completions.empty(); });
+      take(round);
+    }
+  }
 
  private:
   loop::Simulation::Event* taker_ = nullptr;

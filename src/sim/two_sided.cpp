@@ -42,10 +42,7 @@ bool TwoSided::ready(std::uint64_t, std::uint32_t partition) {
 void TwoSided::receive(std::uint64_t round) {
   if (scenario_.is_receiver_late)
     simulation_.wait("all messages", [&] { return arrived_ == scenario_.partitions; });
-  while (!is_over(round)) {
-    simulation_.wait("a message", [&] { return !completions_.empty(); });
-    take(round);
-  }
+  take_all(simulation_, round, completions_);
 }
 
 void TwoSided::push(Completion completion) {

@@ -5,10 +5,7 @@
 
 enum { kTag = 17, kPartitions = 4 };
 
-static MPI_Request pair_of(int* data) {
-  return my_rank == 0 ? psend(data, kPartitions, 1, MPI_INT, 1, kTag, comm)
-                      : precv(data, kPartitions, 1, MPI_INT, 0, kTag, comm);
-}
+static MPI_Request pair_of(int* data) { return int_pair(data, kPartitions, kTag); }
 
 static void finish_round(MPI_Request* request, int* data) {
   if (my_rank == 0) {

@@ -87,15 +87,8 @@ static void collectives(void) {
 static void memory_of_mpi(void) {
   unsigned char* data = NULL;
   MUST(MPI_Alloc_mem(kBytes, MPI_INFO_NULL, &data));
-  MPI_Request request = my_rank == 0 ? psend(data, 2, kBytes / 2, MPI_BYTE, 1, kTag + 1, comm)
-                                     : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag + 1, comm);
-  for (uint64_t round = 1; round <= 3; ++round) {
-    if (my_rank == 0) fill(data, kBytes, 9, round);
-    start(&request);
-    if (my_rank == 0) ready_all(request, 2);
-    complete(&request);
-    if (my_rank == 1) EXPECT_STREAM(data, kBytes, 9, round);
-  }
+  MPI_Request request = byte_pair(data, kBytes, 2, 2, kTag + 1);
+  for (uint64_t round = 1; round <= 3; ++round) stream_round(&request, data, kBytes, 2, 9, round);
   drop(&request);
   MUST(MPI_Free_mem(data));
 }

@@ -109,45 +109,52 @@ CASE(I14_no_write_after_completion, .ranks = 2) {
   release_guarded(data);
 }
 
-CASE(C1_send_buffer_is_free_after_completion, .ranks = 2) {
-  enum { kRounds = 30, kBytes = 1 << 17 };
-  unsigned char* data = guarded(kBytes);
-  MPI_Request request = my_rank == 0 ? psend(data, 8, kBytes / 8, MPI_BYTE, 1, kTag, comm)
-                                     : precv(data, 8, kBytes / 8, MPI_BYTE, 0, kTag, comm);
-  for (uint64_t round = 1; round <= kRounds; ++round) {
-    if (my_rank == 0) fill(data, kBytes, 1, round);
+/// @param end  marks the partitions and completes the round
+static void guarded_rounds(size_t bytes, int sent, int received, int rounds,
+                           void (*end)(MPI_Request* request, unsigned char* data, size_t bytes,
+                                       uint64_t round)) {
+  unsigned char* data = guarded(bytes);
+  MPI_Request request = byte_pair(data, bytes, sent, received, kTag);
+  for (uint64_t round = 1; round <= (uint64_t)rounds; ++round) {
+    if (my_rank == 0) fill(data, bytes, 1, round);
     start(&request);
-    if (my_rank == 0) {
-      ready_all(request, 8);
-      complete(&request);
-      memset(data, 0, kBytes);  // the received bytes must not depend on it any more
-    } else {
-      if (round % 3 == 0) pause_s(0.002);
-      complete(&request);
-      EXPECT_STREAM(data, kBytes, 1, round);
-    }
+    end(&request, data, bytes, round);
+    if (my_rank == 1) EXPECT_STREAM(data, bytes, 1, round);
   }
   drop(&request);
   release_guarded(data);
 }
 
-CASE(C3_receive_completion_means_all_data, .ranks = 2) {
-  enum { kRounds = 200, kBytes = 6000 };
-  unsigned char* data = guarded(kBytes);
-  MPI_Request request = my_rank == 0 ? psend(data, 12, kBytes / 12, MPI_BYTE, 1, kTag, comm)
-                                     : precv(data, 5, kBytes / 5, MPI_BYTE, 0, kTag, comm);
-  for (uint64_t round = 1; round <= kRounds; ++round) {
-    if (my_rank == 0) fill(data, kBytes, 1, round);
-    start(&request);
-    if (my_rank == 0) {
-      for (int i = 0; i < 12; ++i) ready(request, (i * 7) % 12);
-      complete(&request);
-    } else {
-      while (!tested(&request)) {
-      }
-      EXPECT_STREAM(data, kBytes, 1, round);
+static void write_after_completion(MPI_Request* request, unsigned char* data, size_t bytes,
+                                   uint64_t round) {
+  if (my_rank == 0) {
+    ready_all(*request, 8);
+    complete(request);
+    memset(data, 0, bytes);  // the received bytes must not depend on it any more
+  } else {
+    if (round % 3 == 0) pause_s(0.002);
+    complete(request);
+  }
+}
+
+CASE(C1_send_buffer_is_free_after_completion, .ranks = 2) {
+  guarded_rounds(1 << 17, 8, 8, 30, write_after_completion);
+}
+
+static void test_until_complete(MPI_Request* request, unsigned char* data, size_t bytes,
+                                uint64_t round) {
+  (void)data;
+  (void)bytes;
+  (void)round;
+  if (my_rank == 0) {
+    for (int i = 0; i < 12; ++i) ready(*request, (i * 7) % 12);
+    complete(request);
+  } else {
+    while (!tested(request)) {
     }
   }
-  drop(&request);
-  release_guarded(data);
+}
+
+CASE(C3_receive_completion_means_all_data, .ranks = 2) {
+  guarded_rounds(6000, 12, 5, 200, test_until_complete);
 }

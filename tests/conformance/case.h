@@ -78,6 +78,9 @@ void step(const char* what);
 /// An MPI call that has to succeed; the case ends if it doesn't.
 #define MUST(call) case_must((call), #call, __FILE__, __LINE__)
 void case_must(int code, const char* call, const char* file, int line);
+/// An error handler of communicators, and how often it has been called since it was made.
+MPI_Errhandler counting_handler(void);
+int handled_errors(void);
 /// An MPI call that has to fail with one of the classes; MPI_ERR_LASTCODE as first class: with any.
 #define EXPECT_ERROR(call, ...) \
   case_expect_error((call), #call, (const int[]){__VA_ARGS__, MPI_SUCCESS}, __FILE__, __LINE__)
@@ -101,6 +104,10 @@ MPI_Request psend(const void* buffer, int partitions, MPI_Count count, MPI_Datat
                   int tag, MPI_Comm on);
 MPI_Request precv(void* buffer, int partitions, MPI_Count count, MPI_Datatype type, int peer,
                   int tag, MPI_Comm on);
+/// Rank 0 sends to rank 1, over `comm`: `parts` integers, each a partition.
+MPI_Request int_pair(int* data, int parts, int tag);
+/// Rank 0 sends to rank 1, over `comm`. @param sent, received  partitions
+MPI_Request byte_pair(void* data, size_t bytes, int sent, int received, int tag);
 void start(MPI_Request* request);
 void ready(MPI_Request request, int partition);
 void ready_all(MPI_Request request, int partitions);
@@ -124,6 +131,12 @@ int64_t wrong_byte(const void* buffer, size_t offset, size_t bytes, uint64_t str
     EXPECT_DATA(wrong_ < 0, "round %lld: byte %lld of %zu is wrong", (long long)(round), \
                 (long long)wrong_, (size_t)(bytes));                                     \
   } while (0)
+/// Integers that follow from the round and the partition.
+void write_ints(int* data, int parts, int round);
+void expect_ints(const int* data, int parts, int round);
+/// A round of byte_pair(), with byte_pair's `sent`.
+void stream_round(MPI_Request* request, void* data, size_t bytes, int sent, uint64_t stream,
+                  uint64_t round);
 uint64_t random_next(uint64_t* state);
 /// In [low, high].
 int random_between(uint64_t* state, int low, int high);

@@ -5,20 +5,18 @@
 
 enum { kTag = 29, kPartitions = 4 };
 
-static MPI_Request pair_of(int* data) {
-  return my_rank == 0 ? psend(data, kPartitions, 1, MPI_INT, 1, kTag, comm)
-                      : precv(data, kPartitions, 1, MPI_INT, 0, kTag, comm);
-}
+static MPI_Request pair_of(int* data) { return int_pair(data, kPartitions, kTag); }
 
 static void mark(MPI_Request request, int* data, int round) {
-  for (int i = 0; i < kPartitions; ++i) data[i] = 10 * round + i;
+  write_ints(data, kPartitions, round);
   ready_all(request, kPartitions);
 }
 
-static void check(const int* data, int round) {
-  for (int i = 0; i < kPartitions; ++i) {
-    EXPECT_DATA(data[i] == 10 * round + i, "round %d, partition %d: found %d", round, i, data[i]);
-  }
+static void check(const int* data, int round) { expect_ints(data, kPartitions, round); }
+
+static void finish(MPI_Request* request, const int* data, int round) {
+  complete(request);
+  check(data, round);
 }
 
 /// `question` must answer no until the last Pready, in every round.
@@ -36,7 +34,7 @@ static void not_before_every_pready(bool (*question)(MPI_Request*)) {
     if (my_rank == 0) {
       await(0, round, 5);
       if (case_failed()) case_abandon();
-      for (int i = 0; i < kPartitions; ++i) data[i] = 10 * round + i;
+      write_ints(data, kPartitions, round);
       MUST(MPI_Pready_range(0, kPartitions - 2, request));
       for (int i = 0; i < 20; ++i) {
         EXPECT(!question(&request), "round %d: it completed before the last pready", round);
@@ -46,8 +44,7 @@ static void not_before_every_pready(bool (*question)(MPI_Request*)) {
     } else {
       post(0, round);
     }
-    complete(&request);
-    check(data, round);
+    finish(&request, data, round);
   }
   drop(&request);
 }
@@ -106,13 +103,12 @@ CASE(C2_wait_until_every_pready, .ranks = 2, .level = MPI_THREAD_MULTIPLE) {
   for (int round = 1; round <= 4; ++round) {
     start(&request);
     if (my_rank == 0) {
-      for (int i = 0; i < kPartitions; ++i) data[i] = 10 * round + i;
+      write_ints(data, kPartitions, round);
       Late late = {&request, data, round};
       in_threads(2, mark_late, &late);
       if (case_failed()) case_abandon();
     } else {
-      complete(&request);
-      check(data, round);
+      finish(&request, data, round);
     }
   }
   drop(&request);
@@ -167,8 +163,7 @@ CASE(C4_wait_and_test_of_an_inactive_request, .ranks = 2) {
     EXPECT(done == MPI_UNDEFINED, "MPI_Waitsome: outcount %d", done);
     start(&request);
     if (my_rank == 0) mark(request, data, round);
-    complete(&request);
-    check(data, round);
+    finish(&request, data, round);
   }
   drop(&request);
 }

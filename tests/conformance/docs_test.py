@@ -13,7 +13,7 @@ def main() -> int:
     listed = subprocess.run([sys.argv[1], "--list"], check=True, capture_output=True, text=True)
     cases = {line.split()[0] for line in listed.stdout.splitlines()}
     for source in pathlib.Path(__file__).parent.glob("fortran_*.f90"):
-        cases.update(re.findall(r"'ok (F1_\w+)'", source.read_text()))
+        cases.update(re.findall(r"report\('(F1_\w+)'\)", source.read_text()))
     page = (ROOT / "docs/user/conformance.md").read_text()
     named = set(re.findall(r"`([A-Z]\d*_\w+)`", page))
     for name in sorted(cases - named):

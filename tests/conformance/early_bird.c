@@ -106,33 +106,21 @@ static void fly(Flight* f, uint64_t mask, int round, double pause_before_s) {
   if (my_rank == 1) EXPECT_STREAM(f->data, f->bytes, 5, (uint64_t)round);
 }
 
-CASE(P5_early_bird_every_split_to_8, .ranks = 2) {
-  uint64_t seed = 5;
+/// @param unit  bytes of the part that a sender and a receiver share
+static void every_split(uint64_t seed, size_t unit, int rounds) {
   int round = 0;
   for (int senders = 1; senders <= 8; ++senders) {
     for (int receivers = 1; receivers <= 8; ++receivers) {
-      Flight f = take_off(senders, receivers, (size_t)(senders * receivers) * 24);
-      for (int i = 0; i < 4; ++i) {
-        const uint64_t all = (1U << senders) - 1;
-        fly(&f, random_next(&seed) & all, ++round, 0);
-      }
+      Flight f = take_off(senders, receivers, (size_t)(senders * receivers) * unit);
+      const uint64_t all = (1U << senders) - 1;
+      for (int i = 0; i < rounds; ++i) fly(&f, random_next(&seed) & all, ++round, 0);
       land(&f);
     }
   }
 }
 
-CASE(P5_early_bird_every_split_to_8_large, .ranks = 2) {
-  uint64_t seed = 6;
-  int round = 0;
-  for (int senders = 1; senders <= 8; ++senders) {
-    for (int receivers = 1; receivers <= 8; ++receivers) {
-      Flight f = take_off(senders, receivers, (size_t)(senders * receivers) * 20480);
-      const uint64_t all = (1U << senders) - 1;
-      for (int i = 0; i < 2; ++i) fly(&f, random_next(&seed) & all, ++round, 0);
-      land(&f);
-    }
-  }
-}
+CASE(P5_early_bird_every_split_to_8, .ranks = 2) { every_split(5, 24, 4); }
+CASE(P5_early_bird_every_split_to_8_large, .ranks = 2) { every_split(6, 20480, 2); }
 
 CASE(P5_early_bird_asked_once_after_a_pause, .ranks = 2, .traits = kEveryLevel) {
   static const size_t kSizes[] = {48, 12 * 4096, 12 << 17};

@@ -3,12 +3,13 @@ program fortran_f08
   use mpi_f08
 #ifdef PARTITIONED_MODULE
   use PARTITIONED_MODULE
+  use PREPARE_MODULE
 #endif
   implicit none
   integer, parameter :: partitions = 4, rounds = 10
   integer(kind=MPI_COUNT_KIND), parameter :: elements = 3
   integer, asynchronous :: values(elements * partitions)
-  integer :: rank, ranks, provided, round, i, expected, failures, worst
+  integer :: rank, ranks, provided, round, i, expected, failures
   type(MPI_Request) :: request
   type(MPI_Status) :: status
   logical :: flag
@@ -26,6 +27,10 @@ program fortran_f08
   do round = 1, rounds
     if (rank == 0) values = [(100 * round + i, i = 1, size(values))]
     call MPI_Start(request)
+#ifdef PREPARE_MODULE
+    call MPIX_Pbuf_prepare(request)
+    call MPIX_Pbuf_prepareall(1, [request])
+#endif
     if (rank == 0) then
       call MPI_Pready(3, request)
       call MPI_Pready_range(1, 2, request)
@@ -51,18 +56,13 @@ program fortran_f08
   end do
   call MPI_Request_free(request)
   if (request /= MPI_REQUEST_NULL) failures = failures + 1
-  call MPI_Reduce(failures, worst, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD)
-  if (rank == 0) then
-    if (worst == 0) then
-      print '(a)', 'ok F1_mpi_f08'
-    else
-      print '(a,i0,a)', 'not ok F1_mpi_f08: rank 0: wrong data: ', worst, ' failures'
-    end if
-  end if
+  call report('F1_mpi_f08')
   call absolute_addresses()
   call MPI_Finalize()
 
 contains
+
+  include 'fortran_report.inc'
 
   ! MPI_BOTTOM and a type of absolute addresses on both sides, unequal partitions.
   subroutine absolute_addresses()
@@ -93,13 +93,6 @@ contains
     call MPI_Request_free(request)
     call MPI_Type_free(part)
     call MPI_Type_free(whole)
-    call MPI_Reduce(failures, worst, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD)
-    if (rank == 0) then
-      if (worst == 0) then
-        print '(a)', 'ok F1_mpi_f08_bottom'
-      else
-        print '(a,i0,a)', 'not ok F1_mpi_f08_bottom: rank 0: wrong data: ', worst, ' failures'
-      end if
-    end if
+    call report('F1_mpi_f08_bottom')
   end subroutine
 end program

@@ -6,7 +6,7 @@ program fortran_mpif
   integer, parameter :: partitions = 4, rounds = 10
   integer(kind=MPI_COUNT_KIND), parameter :: elements = 3
   integer, asynchronous :: values(elements * partitions)
-  integer :: rank, ranks, provided, round, i, failures, worst, error, plain
+  integer :: rank, ranks, provided, round, i, failures, error, plain
   integer :: requests(2), statuses(MPI_STATUS_SIZE, 2)
   logical :: flag
 
@@ -51,18 +51,13 @@ program fortran_mpif
   end do
   call MPI_Request_free(requests(1), error)
   if (requests(1) /= MPI_REQUEST_NULL) failures = failures + 1
-  call MPI_Reduce(failures, worst, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD, error)
-  if (rank == 0) then
-    if (worst == 0) then
-      print '(a)', 'ok F1_mpif_h'
-    else
-      print '(a,i0,a)', 'not ok F1_mpif_h: rank 0: wrong data: ', worst, ' failures'
-    end if
-  end if
+  call report('F1_mpif_h')
   call absolute_addresses()
   call MPI_Finalize(error)
 
 contains
+
+  include 'fortran_report.inc'
 
   ! MPI_BOTTOM and a type of absolute addresses on both sides, unequal partitions.
   subroutine absolute_addresses()
@@ -95,13 +90,6 @@ contains
     call MPI_Request_free(requests(1), error)
     call MPI_Type_free(part, error)
     call MPI_Type_free(whole, error)
-    call MPI_Reduce(failures, worst, 1, MPI_INTEGER, MPI_SUM, 0, MPI_COMM_WORLD, error)
-    if (rank == 0) then
-      if (worst == 0) then
-        print '(a)', 'ok F1_mpif_h_bottom'
-      else
-        print '(a,i0,a)', 'not ok F1_mpif_h_bottom: rank 0: wrong data: ', worst, ' failures'
-      end if
-    end if
+    call report('F1_mpif_h_bottom')
   end subroutine
 end program

@@ -63,40 +63,43 @@ static void mix_free(Mix* m) {
   }
 }
 
-CASE(C8_waitall, .ranks = 2, .traits = kEveryLevel) {
+/// @param complete_round  starts and completes the requests
+static void mix_rounds(int rounds, void (*complete_round)(Mix* m, int round)) {
   Mix m;
   mix_init(&m);
-  for (int round = 1; round <= 5; ++round) {
-    MPI_Status status[kMix];
-    mix_start(&m, round);
-    mix_ready(&m, round);
-    MUST(MPI_Waitall(kMix, m.request, round % 2 ? status : MPI_STATUSES_IGNORE));
+  for (int round = 1; round <= rounds; ++round) {
+    complete_round(&m, round);
     mix_check(&m, round);
   }
   mix_free(&m);
 }
 
-CASE(C8_testall_is_all_or_nothing, .ranks = 2) {
-  Mix m;
-  mix_init(&m);
-  for (int round = 1; round <= 5; ++round) {
-    MPI_Status status[kMix];
-    mix_start(&m, round);
-    int flag = 0;
-    const double end = now_s() + 0.005;
-    while (now_s() < end) {  // plain requests complete meanwhile, ours can't
-      MUST(MPI_Testall(kMix, m.request, &flag, status));
-      EXPECT(!flag, "round %d: complete without pready", round);
-      EXPECT(m.request[2] != MPI_REQUEST_NULL && m.request[7] != MPI_REQUEST_NULL,
-             "a plain request was taken while the flag is false");
-    }
-    MPI_Barrier(world);
-    mix_ready(&m, round);
-    while (!flag) MUST(MPI_Testall(kMix, m.request, &flag, status));
-    mix_check(&m, round);
-  }
-  mix_free(&m);
+static void wait_for_all(Mix* m, int round) {
+  MPI_Status status[kMix];
+  mix_start(m, round);
+  mix_ready(m, round);
+  MUST(MPI_Waitall(kMix, m->request, round % 2 ? status : MPI_STATUSES_IGNORE));
 }
+
+CASE(C8_waitall, .ranks = 2, .traits = kEveryLevel) { mix_rounds(5, wait_for_all); }
+
+static void test_all(Mix* m, int round) {
+  MPI_Status status[kMix];
+  mix_start(m, round);
+  int flag = 0;
+  const double end = now_s() + 0.005;
+  while (now_s() < end) {  // plain requests complete meanwhile, ours can't
+    MUST(MPI_Testall(kMix, m->request, &flag, status));
+    EXPECT(!flag, "round %d: complete without pready", round);
+    EXPECT(m->request[2] != MPI_REQUEST_NULL && m->request[7] != MPI_REQUEST_NULL,
+           "a plain request was taken while the flag is false");
+  }
+  MPI_Barrier(world);
+  mix_ready(m, round);
+  while (!flag) MUST(MPI_Testall(kMix, m->request, &flag, status));
+}
+
+CASE(C8_testall_is_all_or_nothing, .ranks = 2) { mix_rounds(5, test_all); }
 
 /// Takes requests one by one until there is no active one left.
 static void one_by_one(bool wait) {
@@ -179,32 +182,28 @@ static void some_by_some(bool wait) {
 CASE(C8_waitsome, .ranks = 2) { some_by_some(true); }
 CASE(C8_testsome, .ranks = 2) { some_by_some(false); }
 
-CASE(C8_waitany_blocks_until_one_is_complete, .ranks = 2) {
-  Mix m;
-  mix_init(&m);
-  for (int round = 1; round <= 3; ++round) {
-    mix_start(&m, round);
-    // All but ours complete first; then only ours are left and the peer marks them late.
-    MPI_Request plain[4] = {m.request[2], m.request[7], m.request[3], m.request[5]};
-    MUST(MPI_Waitall(4, plain, MPI_STATUSES_IGNORE));
-    m.request[2] = m.request[7] = MPI_REQUEST_NULL;
-    int index = -1;
-    if (my_rank == 0) {
-      await(0, round, 5);
-      pause_s(0.01);
-      mix_ready(&m, round);
-    } else {
-      mix_ready(&m, round);
-      post(0, round);
-    }
-    for (int taken = 0; taken < 2; ++taken) {
-      MUST(MPI_Waitany(kMix, m.request, &index, MPI_STATUS_IGNORE));
-      EXPECT(index == 1 || index == 6, "index %d", index);
-    }
-    mix_check(&m, round);
+static void wait_for_ours(Mix* m, int round) {
+  mix_start(m, round);
+  // All but ours complete first; then only ours are left and the peer marks them late.
+  MPI_Request plain[4] = {m->request[2], m->request[7], m->request[3], m->request[5]};
+  MUST(MPI_Waitall(4, plain, MPI_STATUSES_IGNORE));
+  m->request[2] = m->request[7] = MPI_REQUEST_NULL;
+  int index = -1;
+  if (my_rank == 0) {
+    await(0, round, 5);
+    pause_s(0.01);
+    mix_ready(m, round);
+  } else {
+    mix_ready(m, round);
+    post(0, round);
   }
-  mix_free(&m);
+  for (int taken = 0; taken < 2; ++taken) {
+    MUST(MPI_Waitany(kMix, m->request, &index, MPI_STATUS_IGNORE));
+    EXPECT(index == 1 || index == 6, "index %d", index);
+  }
 }
+
+CASE(C8_waitany_blocks_until_one_is_complete, .ranks = 2) { mix_rounds(3, wait_for_ours); }
 
 CASE(C8_native_waits_ignore_idle_partitioned_requests, .ranks = 2) {
   Mix m;

@@ -6,19 +6,21 @@
 
 enum { kTag = 13, kPartitions = 8 };
 
-static MPI_Request pair_of(int* data) {
-  return my_rank == 0 ? psend(data, kPartitions, 1, MPI_INT, 1, kTag, comm)
-                      : precv(data, kPartitions, 1, MPI_INT, 0, kTag, comm);
-}
+static MPI_Request pair_of(int* data) { return int_pair(data, kPartitions, kTag); }
 
-static void write_round(int* data, int round) {
-  for (int i = 0; i < kPartitions; ++i) data[i] = 10 * round + i;
-}
+static void expect_round(const int* data, int round) { expect_ints(data, kPartitions, round); }
 
-static void expect_round(const int* data, int round) {
-  for (int i = 0; i < kPartitions; ++i) {
-    EXPECT_DATA(data[i] == 10 * round + i, "round %d, partition %d: found %d", round, i, data[i]);
+/// Four rounds. @param mark  the sender's marks of all partitions
+static void four_rounds(void (*mark)(MPI_Request* request, int* data, int round)) {
+  int data[kPartitions] = {0};
+  MPI_Request request = pair_of(data);
+  for (int round = 1; round <= 4; ++round) {
+    start(&request);
+    if (my_rank == 0) mark(&request, data, round);
+    complete(&request);
+    expect_round(data, round);
   }
+  drop(&request);
 }
 
 /// One correct round: after an erroneous call nothing may be harmed.
@@ -157,44 +159,27 @@ CASE(R3_duplicate_inside_a_list, .ranks = 2) {
   drop(&request);
 }
 
-CASE(R4_ranges_are_inclusive, .ranks = 2, .traits = kSessions) {
-  int data[kPartitions] = {0};
-  MPI_Request request = pair_of(data);
-  for (int round = 1; round <= 4; ++round) {
-    start(&request);
-    if (my_rank == 0) {
-      write_round(data, round);
-      MUST(MPI_Pready_range(5, 7, request));
-      MUST(MPI_Pready_range(0, 0, request));
-      EXPECT(!tested(&request), "round %d: complete with partitions 1 to 4 not ready", round);
-      MUST(MPI_Pready_range(1, 3, request));
-      EXPECT(!tested(&request), "round %d: complete with partition 4 not ready", round);
-      MUST(MPI_Pready_range(4, 4, request));
-    }
-    complete(&request);
-    expect_round(data, round);
-  }
-  drop(&request);
+static void mark_ranges(MPI_Request* request, int* data, int round) {
+  write_ints(data, kPartitions, round);
+  MUST(MPI_Pready_range(5, 7, *request));
+  MUST(MPI_Pready_range(0, 0, *request));
+  EXPECT(!tested(request), "round %d: complete with partitions 1 to 4 not ready", round);
+  MUST(MPI_Pready_range(1, 3, *request));
+  EXPECT(!tested(request), "round %d: complete with partition 4 not ready", round);
+  MUST(MPI_Pready_range(4, 4, *request));
 }
 
-CASE(R5_lists_in_any_order, .ranks = 2) {
-  int data[kPartitions] = {0};
-  MPI_Request request = pair_of(data);
-  for (int round = 1; round <= 4; ++round) {
-    start(&request);
-    if (my_rank == 0) {
-      write_round(data, round);
-      MUST(MPI_Pready_list(3, (int[]){6, 0, 3}, request));
-      MUST(MPI_Pready_list(0, (int[]){0}, request));
-      MUST(MPI_Pready_list(4, (int[]){7, 5, 2, 1}, request));
-      EXPECT(!tested(&request), "round %d: complete with partition 4 not ready", round);
-      MUST(MPI_Pready_list(1, (int[]){4}, request));
-    }
-    complete(&request);
-    expect_round(data, round);
-  }
-  drop(&request);
+static void mark_lists(MPI_Request* request, int* data, int round) {
+  write_ints(data, kPartitions, round);
+  MUST(MPI_Pready_list(3, (int[]){6, 0, 3}, *request));
+  MUST(MPI_Pready_list(0, (int[]){0}, *request));
+  MUST(MPI_Pready_list(4, (int[]){7, 5, 2, 1}, *request));
+  EXPECT(!tested(request), "round %d: complete with partition 4 not ready", round);
+  MUST(MPI_Pready_list(1, (int[]){4}, *request));
 }
+
+CASE(R4_ranges_are_inclusive, .ranks = 2, .traits = kSessions) { four_rounds(mark_ranges); }
+CASE(R5_lists_in_any_order, .ranks = 2) { four_rounds(mark_lists); }
 
 CASE(R5_negative_length, .ranks = 2) {
   int data[kPartitions] = {0};
@@ -210,24 +195,15 @@ CASE(R5_negative_length, .ranks = 2) {
   drop(&request);
 }
 
-CASE(R6_every_partition_in_every_round, .ranks = 2) {
-  int data[kPartitions] = {0};
-  MPI_Request request = pair_of(data);
-  for (int round = 1; round <= 4; ++round) {
-    start(&request);
-    if (my_rank == 0) {
-      for (int i = 0; i < kPartitions; ++i) {
-        EXPECT(!tested(&request), "round %d: complete after %d of %d pready", round, i,
-               kPartitions);
-        data[i] = 10 * round + i;
-        ready(request, i);
-      }
-    }
-    complete(&request);
-    expect_round(data, round);
+static void mark_each(MPI_Request* request, int* data, int round) {
+  for (int i = 0; i < kPartitions; ++i) {
+    EXPECT(!tested(request), "round %d: complete after %d of %d pready", round, i, kPartitions);
+    data[i] = 10 * round + i;
+    ready(*request, i);
   }
-  drop(&request);
 }
+
+CASE(R6_every_partition_in_every_round, .ranks = 2) { four_rounds(mark_each); }
 
 CASE(R7_pready_does_not_wait, .ranks = 2) {
   enum { kParts = 64, kBytes = 65536 };

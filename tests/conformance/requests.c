@@ -1,6 +1,7 @@
 // Shorthands for partitioned requests, data streams, guarded memory, threads.
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,43 @@ MPI_Request precv(void* buffer, int partitions, MPI_Count count, MPI_Datatype ty
   MUST(MPI_Precv_init(buffer, partitions, count, type, peer, tag, on, MPI_INFO_NULL, &request));
   return request;
 }
+
+MPI_Request int_pair(int* data, int parts, int tag) {
+  return my_rank == 0 ? psend(data, parts, 1, MPI_INT, 1, tag, comm)
+                      : precv(data, parts, 1, MPI_INT, 0, tag, comm);
+}
+
+MPI_Request byte_pair(void* data, size_t bytes, int sent, int received, int tag) {
+  const MPI_Count count = (MPI_Count)bytes;
+  return my_rank == 0 ? psend(data, sent, count / sent, MPI_BYTE, 1, tag, comm)
+                      : precv(data, received, count / received, MPI_BYTE, 0, tag, comm);
+}
+
+void write_ints(int* data, int parts, int round) {
+  for (int i = 0; i < parts; ++i) data[i] = 10 * round + i;
+}
+
+void expect_ints(const int* data, int parts, int round) {
+  for (int i = 0; i < parts; ++i) {
+    EXPECT_DATA(data[i] == 10 * round + i, "round %d, partition %d: found %d", round, i, data[i]);
+  }
+}
+
+static atomic_int handled;
+static void count_error(MPI_Comm* on, int* code, ...) {
+  (void)on;
+  (void)code;
+  atomic_fetch_add(&handled, 1);
+}
+
+MPI_Errhandler counting_handler(void) {
+  MPI_Errhandler handler;
+  MUST(MPI_Comm_create_errhandler(count_error, &handler));
+  atomic_store(&handled, 0);
+  return handler;
+}
+
+int handled_errors(void) { return atomic_load(&handled); }
 
 void start(MPI_Request* request) { MUST(MPI_Start(request)); }
 void ready(MPI_Request request, int partition) { MUST(MPI_Pready(partition, request)); }
@@ -153,4 +191,13 @@ void in_threads(int threads, void (*body)(int thread, void* argument), void* arg
     REQUIRE(pthread_create(&work[t].id, NULL, run_work, &work[t]) == 0, "pthread_create failed");
   }
   for (int t = 0; t < threads; ++t) pthread_join(work[t].id, NULL);
+}
+
+void stream_round(MPI_Request* request, void* data, size_t bytes, int sent, uint64_t stream,
+                  uint64_t round) {
+  if (my_rank == 0) fill(data, bytes, stream, round);
+  start(request);
+  if (my_rank == 0) ready_all(*request, sent);
+  complete(request);
+  if (my_rank == 1) EXPECT_STREAM(data, bytes, stream, round);
 }

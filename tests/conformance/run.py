@@ -200,20 +200,19 @@ class Runner:
         has_hung = self.spawn_hangs and result.kind == "hang" and "deadline passed while spawning" in result.text
         if not has_hung and "MPI_Comm_spawn fails only under Larklane" not in result.text:
             return False
-        self.spawns[result.name] += 1
-        if self.spawns[result.name] >= SPAWNS_MAX:
-            return False
-        self.notes.append(f"tried again: {result.name}: {result.text}, as it may natively")
-        return True
+        return self.is_tried_again(self.spawns, SPAWNS_MAX, f"{result.name}: {result.text}, as it may natively", result)
 
     def is_late_by_chance(self, result: Result) -> bool:
         """It was late, perhaps because the machine was busy: to be tried again, and noted."""
         if result.kind != "late" or self.is_emulated:
             return False
-        self.lates[result.name] += 1
-        if self.lates[result.name] >= LATES_MAX:
+        return self.is_tried_again(self.lates, LATES_MAX, f"{result.name}: late: {result.text}", result)
+
+    def is_tried_again(self, counts: collections.Counter[str], most: int, why: str, result: Result) -> bool:
+        counts[result.name] += 1
+        if counts[result.name] >= most:
             return False
-        self.notes.append(f"tried again: {result.name}: late: {result.text}")
+        self.notes.append(f"tried again: {why}")
         return True
 
     def add(self, result: Result) -> None:

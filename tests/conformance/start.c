@@ -11,8 +11,7 @@ CASE(S1_start_before_the_peer_initialises, .ranks = 2) {
   for (int first = 0; first < 2; ++first) {  // the rank that starts before the other initializes
     if (my_rank != first) await(first, 1, 5);
     if (my_rank == 0) fill(data, kBytes, 1, (uint64_t)first);
-    MPI_Request request = my_rank == 0 ? psend(data, 2, kBytes / 2, MPI_BYTE, 1, kTag, comm)
-                                       : precv(data, 4, kBytes / 4, MPI_BYTE, 0, kTag, comm);
+    MPI_Request request = byte_pair(data, kBytes, 2, 4, kTag);
     start(&request);
     if (my_rank == 0) ready_all(request, 2);
     if (my_rank == first) {
@@ -55,8 +54,7 @@ CASE(S1_startall_of_nothing, .ranks = 2) {
 CASE(S1_start_makes_partitions_inactive, .ranks = 2) {
   enum { kRounds = 5, kPartitions = 4 };
   int data[kPartitions] = {0};
-  MPI_Request request = my_rank == 0 ? psend(data, kPartitions, 1, MPI_INT, 1, kTag, comm)
-                                     : precv(data, kPartitions, 1, MPI_INT, 0, kTag, comm);
+  MPI_Request request = int_pair(data, kPartitions, kTag);
   for (int round = 1; round <= kRounds; ++round) {
     start(&request);
     if (my_rank == 1) {
@@ -66,50 +64,29 @@ CASE(S1_start_makes_partitions_inactive, .ranks = 2) {
       post(0, round);
     } else {
       await(0, round, 5);
-      for (int i = 0; i < kPartitions; ++i) data[i] = 10 * round + i;
+      write_ints(data, kPartitions, round);
       ready_all(request, kPartitions);
     }
     complete(&request);
-    for (int i = 0; i < kPartitions; ++i) {
-      EXPECT_DATA(data[i] == 10 * round + i, "round %d, partition %d: found %d", round, i, data[i]);
-    }
+    expect_ints(data, kPartitions, round);
   }
   drop(&request);
 }
 
-CASE(S1_sender_runs_ahead, .ranks = 2) {
+/// The other rank is never held back by us.
+static void other_runs_ahead(int late_rank) {
   enum { kRounds = 12, kBytes = 4096 };
   unsigned char data[kBytes];
-  MPI_Request request = my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, comm)
-                                     : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, comm);
-  for (uint64_t round = 1; round <= kRounds; ++round) {  // the sender is never held back by us
-    if (my_rank == 0) fill(data, kBytes, 1, round);
-    if (my_rank == 1) pause_s(0.003);
-    start(&request);
-    if (my_rank == 0) ready_all(request, 4);
-    complete(&request);
-    if (my_rank == 1) EXPECT_STREAM(data, kBytes, 1, round);
-  }
-  drop(&request);
-}
-
-CASE(S1_receiver_runs_ahead, .ranks = 2) {
-  enum { kRounds = 12, kBytes = 4096 };
-  unsigned char data[kBytes];
-  MPI_Request request = my_rank == 0 ? psend(data, 4, kBytes / 4, MPI_BYTE, 1, kTag, comm)
-                                     : precv(data, 2, kBytes / 2, MPI_BYTE, 0, kTag, comm);
+  MPI_Request request = byte_pair(data, kBytes, 4, 2, kTag);
   for (uint64_t round = 1; round <= kRounds; ++round) {
-    if (my_rank == 0) {
-      pause_s(0.003);
-      fill(data, kBytes, 1, round);
-    }
-    start(&request);
-    if (my_rank == 0) ready_all(request, 4);
-    complete(&request);
-    if (my_rank == 1) EXPECT_STREAM(data, kBytes, 1, round);
+    if (my_rank == late_rank) pause_s(0.003);
+    stream_round(&request, data, kBytes, 4, 1, round);
   }
   drop(&request);
 }
+
+CASE(S1_sender_runs_ahead, .ranks = 2) { other_runs_ahead(1); }
+CASE(S1_receiver_runs_ahead, .ranks = 2) { other_runs_ahead(0); }
 
 /// Starting an active request fails and leaves its round as it was.
 static void second_start_fails(bool all) {

@@ -33,6 +33,11 @@ static void shared_close(Shared* s) {
   release_guarded(s->data);
 }
 
+static void write_part(const Shared* s, int i) {
+  const size_t at = (size_t)i * s->part;
+  fill_part(s->data + at, at, s->part, 1, s->round);
+}
+
 static void check_part(const Shared* s, int i) {
   const size_t at = (size_t)i * s->part;
   const int64_t wrong = wrong_byte(s->data + at, at, s->part, 1, s->round);
@@ -44,7 +49,7 @@ static void mark_or_ask(int thread, void* argument) {
   Shared* s = argument;
   for (int i = thread; i < s->partitions; i += kThreads) {
     if (my_rank == 0) {
-      fill_part(s->data + (size_t)i * s->part, (size_t)i * s->part, s->part, 1, s->round);
+      write_part(s, i);
       ready(s->request, i);
     } else {
       if (!arrives(s->request, i, 10)) {
@@ -56,12 +61,13 @@ static void mark_or_ask(int thread, void* argument) {
   }
 }
 
-static void rounds_in_threads(int senders, int receivers, size_t bytes, int rounds) {
+static void rounds_in_threads(int senders, int receivers, size_t bytes, int rounds,
+                              void (*body)(int thread, void* shared)) {
   Shared s = shared_open(senders, receivers, bytes);
   for (int round = 1; round <= rounds; ++round) {
     s.round = (uint64_t)round;
     start(&s.request);
-    in_threads(kThreads, mark_or_ask, &s);
+    in_threads(kThreads, body, &s);
     complete(&s.request);
     if (my_rank == 1) EXPECT_STREAM(s.data, bytes, 1, s.round);
   }
@@ -69,13 +75,13 @@ static void rounds_in_threads(int senders, int receivers, size_t bytes, int roun
 }
 
 CASE(T1_threads_mark_and_ask, .ranks = 2, .level = MPI_THREAD_MULTIPLE) {
-  rounds_in_threads(16, 16, 16 * 64, 300);
-  rounds_in_threads(24, 16, 48 * 1000, 50);
-  rounds_in_threads(8, 8, 1 << 20, 20);
+  rounds_in_threads(16, 16, 16 * 64, 300, mark_or_ask);
+  rounds_in_threads(24, 16, 48 * 1000, 50, mark_or_ask);
+  rounds_in_threads(8, 8, 1 << 20, 20, mark_or_ask);
 }
 
 CASE(T1_many_partitions, .ranks = 2, .level = MPI_THREAD_MULTIPLE) {
-  rounds_in_threads(512, 384, 512 * 384 * 2, 10);
+  rounds_in_threads(512, 384, 512 * 384 * 2, 10, mark_or_ask);
 }
 
 static void mark_by_range_or_list(int thread, void* argument) {
@@ -83,7 +89,7 @@ static void mark_by_range_or_list(int thread, void* argument) {
   const int per = s->partitions / kThreads, first = thread * per;
   if (my_rank == 0) {
     for (int i = first; i < first + per; ++i) {
-      fill_part(s->data + (size_t)i * s->part, (size_t)i * s->part, s->part, 1, s->round);
+      write_part(s, i);
     }
     if (thread % 2 == 0) {
       MUST(MPI_Pready_range(first, first + per - 1, s->request));
@@ -104,15 +110,7 @@ static void mark_by_range_or_list(int thread, void* argument) {
 }
 
 CASE(T1_ranges_lists_and_the_same_partitions, .ranks = 2, .level = MPI_THREAD_MULTIPLE) {
-  Shared s = shared_open(64, 32, 64 * 1024);
-  for (int round = 1; round <= 50; ++round) {
-    s.round = (uint64_t)round;
-    start(&s.request);
-    in_threads(kThreads, mark_by_range_or_list, &s);
-    complete(&s.request);
-    if (my_rank == 1) EXPECT_STREAM(s.data, 64 * 1024, 1, s.round);
-  }
-  shared_close(&s);
+  rounds_in_threads(64, 32, 64 * 1024, 50, mark_by_range_or_list);
 }
 
 static void own_request(int thread, void* argument) {
@@ -174,9 +172,8 @@ CASE(T2_parrived_while_another_thread_waits, .ranks = 2, .level = MPI_THREAD_MUL
 static void serialized(int thread, void* argument) {
   Shared* s = argument;
   for (int i = thread; i < s->partitions; i += kThreads) {
-    const size_t at = (size_t)i * s->part;
     if (my_rank == 0) {
-      fill_part(s->data + at, at, s->part, 1, s->round);
+      write_part(s, i);
       pthread_mutex_lock(&s->lock);
       ready(s->request, i);
       pthread_mutex_unlock(&s->lock);
@@ -192,25 +189,13 @@ static void serialized(int thread, void* argument) {
 }
 
 CASE(T3_serialized_threads, .ranks = 2, .level = MPI_THREAD_SERIALIZED, .traits = kEveryLevel) {
-  Shared s = shared_open(16, 8, 16 * 4096);
-  for (int round = 1; round <= 50; ++round) {
-    s.round = (uint64_t)round;
-    start(&s.request);
-    in_threads(kThreads, serialized, &s);
-    complete(&s.request);
-  }
-  shared_close(&s);
+  rounds_in_threads(16, 8, 16 * 4096, 50, serialized);
 }
 
 static void compute_part(int thread, void* argument) {
   Shared* s = argument;
   for (int i = thread; i < s->partitions; i += kThreads) {
-    const size_t at = (size_t)i * s->part;
-    if (my_rank == 0) {
-      fill_part(s->data + at, at, s->part, 1, s->round);
-    } else {
-      check_part(s, i);
-    }
+    (my_rank == 0 ? write_part : check_part)(s, i);
   }
 }
 

@@ -1,6 +1,7 @@
 // Datatypes: layouts with holes on either side, partitions that begin at multiples of the extent
 // (I8), signatures (I9).
 #define _GNU_SOURCE
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,13 @@ typedef struct Side {
   MPI_Datatype type;
   int partitions, count;
 } Side;
+
+static void free_types(int count, ...) {
+  va_list types;
+  va_start(types, count);
+  for (int i = 0; i < count; ++i) MUST(MPI_Type_free(va_arg(types, MPI_Datatype*)));
+  va_end(types);
+}
 
 static size_t span_of(Side side, MPI_Aint* before) {
   MPI_Aint lb, extent, true_lb, true_extent;
@@ -138,8 +146,7 @@ CASE(I9_vector_to_vector, .ranks = 2) {
   MPI_Datatype a = vector(4, 1, 3, MPI_INT), b = vector(2, 2, 5, MPI_INT);
   through((Side){a, 4, 4}, (Side){a, 4, 4});
   through((Side){a, 4, 4}, (Side){b, 2, 8});
-  MUST(MPI_Type_free(&a));
-  MUST(MPI_Type_free(&b));
+  free_types(2, &a, &b);
 }
 
 CASE(I9_contiguous_to_vector, .ranks = 2) {
@@ -167,8 +174,7 @@ CASE(I8_partitions_follow_the_extent, .ranks = 2) {
   through((Side){wide, 4, 3}, (Side){wide, 4, 3});
   through((Side){wide, 6, 2}, (Side){wider, 4, 3});
   through(plain_ints(2, 6), (Side){wider, 12, 1});
-  MUST(MPI_Type_free(&wide));
-  MUST(MPI_Type_free(&wider));
+  free_types(2, &wide, &wider);
 }
 
 CASE(I8_lower_bounds_and_negative_extents, .ranks = 2) {
@@ -181,9 +187,7 @@ CASE(I8_lower_bounds_and_negative_extents, .ranks = 2) {
   through((Side){up, 4, 2}, (Side){shifted, 2, 4});
   through(plain_ints(4, 2), (Side){down, 2, 4});
   through((Side){down, 4, 2}, (Side){down, 1, 8});
-  MUST(MPI_Type_free(&shifted));
-  MUST(MPI_Type_free(&up));
-  MUST(MPI_Type_free(&down));
+  free_types(3, &shifted, &up, &down);
 }
 
 CASE(I9_structures, .ranks = 2) {
@@ -203,9 +207,7 @@ CASE(I9_structures, .ranks = 2) {
   packed = committed(packed);
   through((Side){cell, 8, 4}, (Side){cell, 4, 8});
   through((Side){cell, 8, 4}, (Side){packed, 16, 2});
-  MUST(MPI_Type_free(&raw));
-  MUST(MPI_Type_free(&cell));
-  MUST(MPI_Type_free(&packed));
+  free_types(3, &raw, &cell, &packed);
 }
 
 CASE(I9_subarrays_and_nested_types, .ranks = 2) {
@@ -219,9 +221,7 @@ CASE(I9_subarrays_and_nested_types, .ranks = 2) {
   through((Side){block, 4, 1}, (Side){block, 2, 2});
   through((Side){nested, 2, 1}, (Side){block, 4, 1});
   through((Side){indexed, 5, 4}, (Side){MPI_SHORT, 4, 20});
-  MUST(MPI_Type_free(&block));
-  MUST(MPI_Type_free(&nested));
-  MUST(MPI_Type_free(&indexed));
+  free_types(3, &block, &nested, &indexed);
 }
 
 CASE(I9_pair_types_with_padding, .ranks = 2) {
@@ -276,8 +276,7 @@ CASE(I8_absolute_addresses, .ranks = 2) {
   through_all_named((Side){a, 4, 4}, (Side){a, 2, 8});
   through_all_named((Side){down, 4, 2}, (Side){down, 1, 8});
   through_all_named((Side){MPI_BYTE, 3, 40000}, (Side){MPI_BYTE, 2, 60000});
-  MUST(MPI_Type_free(&a));
-  MUST(MPI_Type_free(&down));
+  free_types(2, &a, &down);
 }
 
 /// One partition a side, or many: the type has all the addresses.
@@ -345,10 +344,7 @@ CASE(I9_nested_strides_cut_anywhere, .ranks = 2) {
   through((Side){down, 3, 1}, (Side){rows, 18, 1});
   through((Side){down, 2, 6}, (Side){down, 3, 4});
   through_named((Side){cube, 6, 1}, (Side){planes, 4, 3}, kFromBottom, kFromFarBelow);
-  MUST(MPI_Type_free(&rows));
-  MUST(MPI_Type_free(&planes));
-  MUST(MPI_Type_free(&down));
-  MUST(MPI_Type_free(&cube));
+  free_types(4, &rows, &planes, &down, &cube);
 }
 
 CASE(I9_listed_places_cut_anywhere, .ranks = 2) {
@@ -375,10 +371,7 @@ CASE(I9_listed_places_cut_anywhere, .ranks = 2) {
   through((Side){blocks, 4, 1}, plain_ints(2, 2 * ints));
   through(plain_ints(3, ints), (Side){blocks, 1, 3});
   through((Side){of_pairs, 3, 1}, (Side){regular, 2, 3});
-  MUST(MPI_Type_free(&regular));
-  MUST(MPI_Type_free(&places));
-  MUST(MPI_Type_free(&blocks));
-  MUST(MPI_Type_free(&of_pairs));
+  free_types(4, &regular, &places, &blocks, &of_pairs);
 }
 
 /// The MPI may give a freed type's handle to the next one.

@@ -42,6 +42,10 @@ Communicator::~Communicator() = default;
 extern "C" int MPI_Pready(int partition, MPI_Request request) {
   return larklane::mpi::face::Pready(larklane::mpi::next_mpi(), partition, request);
 }
+extern "C" int MPIX_Pbuf_prepare(MPI_Request request) {
+  return larklane::mpi::settle(
+      larklane::mpi::face::Pbuf_prepare(larklane::mpi::next_mpi(), request));
+}
 extern "C" int MPI_Parrived(MPI_Request request, int partition, int* flag) {
   return larklane::mpi::face::Parrived(larklane::mpi::next_mpi(), request, partition, flag);
 }

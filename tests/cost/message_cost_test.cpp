@@ -71,11 +71,7 @@ class Talk {
   }
 
   bool run() {
-    for (int round = 0; round < kWarmup + kRepeats; ++round) {
-      counts_ = round >= kWarmup;
-      if (!all_calls(round)) return false;
-    }
-    return true;
+    return run_rounds(kWarmup, kRepeats, &counts_, [this](int round) { return all_calls(round); });
   }
 
  private:

@@ -16,6 +16,7 @@
 
 #include "../prop/scripted_peer.hpp"
 #include "../unit/net_verbs/device.hpp"
+#include "larklane/mpi_partitioned.h"
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/carrier.hpp"
 #include "net/verbs/fabric.hpp"
@@ -37,9 +38,9 @@ T must(Result<T> result, const char* what) {
   return std::move(result).value();
 }
 
-/// Instructions are collected between begin and end, but not in the device. Thread safety:
-/// single-owner.
-enum class Collect { off, until_post, from_completion };
+/// Instructions are collected between begin and end, but not in the device; `prepared`: those of
+/// MPIX_Pbuf_prepare. Thread safety: single-owner.
+enum class Collect { off, until_post, from_completion, prepared };
 Collect wanted = Collect::off;
 bool is_collecting = false;
 
@@ -147,6 +148,9 @@ class Case {
     std::fill(from_.begin(), from_.end(), static_cast<std::byte>(number));
     require(send_->start().ok() && receive_->start().ok(), "start");
     settle();  // the credit is there
+    if (collect == Collect::prepared) toggle();
+    require(MPIX_Pbuf_prepare(send_handle_->handle) == MPI_SUCCESS, "prepare");
+    if (is_collecting) toggle();
     for (int p = 0; p + 1 < send_partitions_; ++p) ready(p);
     if (collect == Collect::until_post) begin(collect);
     ready(send_partitions_ - 1);
@@ -234,6 +238,7 @@ int main() {
     measure("send", partitions, partitions, Collect::until_post);
     measure("receive", partitions, partitions, Collect::from_completion);
   }
+  measure("prepare", 8, 8, Collect::prepared);
   measure("send_last_of_4_groups", 128, 128, Collect::until_post, {0, 32, 64, 96});
   measure("send_last_of_2_groups", 128, 128, Collect::until_post, {0, 64});
   for (const auto& [s, r] : {std::pair{32, 8}, std::pair{8, 32}, std::pair{1, 256},

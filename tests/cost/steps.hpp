@@ -34,4 +34,15 @@ void end_steps();
 std::map<std::string, std::vector<Steps>> steps_of(const std::function<bool()>& program,
                                                    const std::string& foreign = {});
 
+/// The rounds of such a program. @param counts  set: true in the rounds behind the warm-up
+/// @return false: a round has failed
+template <class Calls>
+bool run_rounds(int warmup, int repeats, bool* counts, Calls all_calls) {
+  for (int round = 0; round < warmup + repeats; ++round) {
+    *counts = round >= warmup;
+    if (!all_calls(round)) return false;
+  }
+  return true;
+}
+
 }  // namespace larklane::cost

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -377,6 +378,20 @@ INSTANTIATE_TEST_SUITE_P(Ways, PeerKilled,
   for (;;) ::pause();
 }
 
+/// The round ends in time as its peer has died.
+template <class Request>
+void require_ended(Engine& engine, Request* request) {
+  const auto deadline = Clock::now() + 4 * kPromised;
+  while (request->poll() == Completion::pending) {
+    require(Clock::now() < deadline, "waits for the dead");
+    ::sched_yield();
+  }
+  require(request->poll() == Completion::failed, "completed");
+  request->finish();
+  expect_error(*request, Errc::kPeerDown);
+  require(engine.free(request).ok(), "free");
+}
+
 TEST_P(PeerKilled, TheReceiverOfAKilledSenderFailsInTime) {
   const auto [slots, forks] = GetParam();
   Names names;
@@ -390,15 +405,7 @@ TEST_P(PeerKilled, TheReceiverOfAKilledSenderFailsInTime) {
     bool arrived = false;
     while (!arrived) require(r.request->parrived(0, &arrived).ok(), r.request->error_text());
     say();
-    const auto deadline = Clock::now() + 4 * kPromised;
-    while (r.request->poll() == Completion::pending) {
-      require(Clock::now() < deadline, "waits for the dead");
-      ::sched_yield();
-    }
-    require(r.request->poll() == Completion::failed, "completed");
-    r.request->finish();
-    expect_error(*r.request, Errc::kPeerDown);
-    require(engine->free(r.request).ok(), "free");
+    require_ended(*engine, r.request);
   });
   Rank sender([&, slot_bytes = slots, is_forking = forks](const Rank::Say& say) {
     auto engine = make_engine(names, 0, slot_bytes);
@@ -426,15 +433,7 @@ TEST_P(PeerKilled, TheSenderToAKilledReceiverFailsInTime) {
     require_complete(*s.request);
     s.begin(2, 5);
     say();
-    const auto deadline = Clock::now() + 4 * kPromised;
-    while (s.request->poll() == Completion::pending) {
-      require(Clock::now() < deadline, "waits for the dead");
-      ::sched_yield();
-    }
-    require(s.request->poll() == Completion::failed, "completed");
-    s.request->finish();
-    expect_error(*s.request, Errc::kPeerDown);
-    require(engine->free(s.request).ok(), "free");
+    require_ended(*engine, s.request);
   });
   Rank receiver([&, slot_bytes = slots, is_forking = forks](const Rank::Say& say) {
     auto engine = make_engine(names, 1, slot_bytes);
@@ -507,9 +506,12 @@ TEST(MemoryRefused, ForSlotsAloneAttachServesThePair) {
 TEST(MemoryRefused, ReceiverThatCannotMapFailsBothSides) {
   for (const bool receives_first : {true, false}) {
     Names names;
+    std::array<int, 2> go{};  // no INIT comes before the refusal
+    ASSERT_EQ(::pipe(go.data()), 0);
     Rank receiver([&](const Rank::Say& say) {
       auto engine = make_engine(names, 1, "0");
       refuse_shared_mappings();
+      require(::write(go[1], "g", 1) == 1, "go");
       const auto deadline = Clock::now() + kPromised;
       // Or the INIT is there before the receive.
       while (!receives_first && engine->summary().control.records_received == 0)
@@ -525,6 +527,8 @@ TEST(MemoryRefused, ReceiverThatCannotMapFailsBothSides) {
     });
     Rank sender([&](const Rank::Say& say) {
       auto engine = make_engine(names, 0, "0");
+      char byte = 0;
+      require(::read(go[0], &byte, 1) == 1, "go");
       Sender s(names, *engine, false);
       if (s.request->start().ok()) {
         require(complete(*s.request) == Completion::failed, "completed");
@@ -536,6 +540,7 @@ TEST(MemoryRefused, ReceiverThatCannotMapFailsBothSides) {
     });
     EXPECT_TRUE(sender.hear());
     EXPECT_TRUE(receiver.hear());
+    for (const int end : go) ::close(end);
   }
 }
 

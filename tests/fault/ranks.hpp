@@ -31,6 +31,7 @@
 
 #include "base/unique_fd.hpp"
 #include "part/engine.hpp"
+#include "unit/fork_with_pipe.hpp"
 
 namespace larklane::part::fault {
 
@@ -86,18 +87,14 @@ class Rank {
   /// `body` runs in the child; it ends with give_up() or well.
   using Say = std::function<void()>;
   explicit Rank(const std::function<void(const Say&)>& body) {
-    int ends[2] = {-1, -1};
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    said_.reset(ends[0]);
-    pid_ = ::fork();
+    pid_ = fork_with_pipe(&said_);
     if (pid_ == 0) {
       (void)::setpgid(0, 0);
-      const int out = ends[1];
+      const int out = said_.get();
       body([out] { require(::write(out, "x", 1) == 1, "could not say"); });
       ::_exit(0);
     }
     (void)::setpgid(pid_, pid_);
-    ::close(ends[1]);
   }
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;

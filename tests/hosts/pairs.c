@@ -92,25 +92,19 @@ static void good(int code, const char* what) {
   fail("%s: %s", what, text);
 }
 
-static MPI_Request send_to(unsigned char* buffer, int peer, int tag) {
+static MPI_Request init(int sends, unsigned char* buffer, int peer, int tag) {
   MPI_Request request;
-  good(MPI_Psend_init(buffer, kPartitions, kPartitionBytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
-                      MPI_INFO_NULL, &request),
-       "Psend_init");
-  return request;
-}
-
-static MPI_Request receive_from(unsigned char* buffer, int peer, int tag) {
-  MPI_Request request;
-  good(MPI_Precv_init(buffer, kPartitions, kPartitionBytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
-                      MPI_INFO_NULL, &request),
-       "Precv_init");
+  const int code = sends ? MPI_Psend_init(buffer, kPartitions, kPartitionBytes, MPI_BYTE, peer, tag,
+                                          MPI_COMM_WORLD, MPI_INFO_NULL, &request)
+                         : MPI_Precv_init(buffer, kPartitions, kPartitionBytes, MPI_BYTE, peer, tag,
+                                          MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  good(code, sends ? "Psend_init" : "Precv_init");
   return request;
 }
 
 static void early(unsigned char* buffer) {
   const int is_sender = rank == 0;
-  MPI_Request request = is_sender ? send_to(buffer, 1, 1) : receive_from(buffer, 0, 1);
+  MPI_Request request = is_sender ? init(1, buffer, 1, 1) : init(0, buffer, 0, 1);
   for (int round = 0; round < 3; ++round) {
     if (is_sender) fill(buffer, 1, round);
     good(MPI_Start(&request), "Start");
@@ -136,7 +130,7 @@ static void early(unsigned char* buffer) {
 
 static void pull(unsigned char* buffer) {
   const int is_sender = rank == 0;
-  MPI_Request request = is_sender ? send_to(buffer, 1, 1) : receive_from(buffer, 0, 1);
+  MPI_Request request = is_sender ? init(1, buffer, 1, 1) : init(0, buffer, 0, 1);
   // One round that nobody hurries: then both have heard of each other.
   for (int round = 0; round < 4; ++round) {
     if (is_sender) {
@@ -167,8 +161,8 @@ static void all_with_all(void) {
     if (peer == rank) continue;
     unsigned char* out = buffers + (size_t)peer * 2 * kBytes;
     fill(out, rank * ranks + peer, 0);
-    requests[count++] = send_to(out, peer, 3);
-    requests[count++] = receive_from(out + kBytes, peer, 3);
+    requests[count++] = init(1, out, peer, 3);
+    requests[count++] = init(0, out + kBytes, peer, 3);
   }
   good(MPI_Startall(count, requests), "Startall");
   for (int i = 0; i < count; i += 2)
@@ -200,8 +194,8 @@ typedef struct Pair {
 
 static Pair open_pair(int peer) {
   Pair pair = {.peer = peer, .buffers = calloc(2, kBytes)};
-  pair.requests[0] = send_to(pair.buffers, peer, 4);
-  pair.requests[1] = receive_from(pair.buffers + kBytes, peer, 4);
+  pair.requests[0] = init(1, pair.buffers, peer, 4);
+  pair.requests[1] = init(0, pair.buffers + kBytes, peer, 4);
   return pair;
 }
 
@@ -286,7 +280,7 @@ static void silent(unsigned char* buffer) {
   Pair beside = open_pair(rank ^ 1);
   const int is_sender = rank == 0, is_across = rank % 2 == 0;
   MPI_Request across = MPI_REQUEST_NULL;
-  if (is_across) across = is_sender ? send_to(buffer, 2, 6) : receive_from(buffer, 0, 6);
+  if (is_across) across = is_sender ? init(1, buffer, 2, 6) : init(0, buffer, 0, 6);
   int round = 0;
   for (; round < 3; ++round) {
     if (!is_round_whole(&beside, round)) fail("the peer on this host is lost");

@@ -63,6 +63,7 @@ LATE = {
 }
 # Hides the death of a rank from the launcher until the other one is over: launchers kill the remaining ranks, some even with an option against it.
 KEEP = 'over=$1; shift; "$@"; if [ $? = 137 ]; then until [ -e "$over" ]; do sleep 0.05; done; else touch "$over"; fi'
+HOW_KILLED = {"": "", "--forked": ", its child lives on", "--prepare": ", while the sender waits for its buffer"}
 ALONE = ("memfd_create:EPERM:one:early", "fallocate,pwrite:EACCES:one:early", "accept4,accept:EPERM:one:early", "eventfd2:EPERM:all:early",
          "sendmsg:EPERM:one:first", "clone3,clone:EPERM:one:first", "accept4,accept:EPERM:one:first")
 
@@ -71,11 +72,11 @@ def killed(mpi, build, larklane):
     """Names and verdicts of the survivor's tests."""
     program = build / "tests/mp/fault" / mpi.name / "killed"
     for victim in ("sender", "receiver"):
-        for forked in ([], ["--forked"]):
+        for forked in ([], ["--forked"], *([["--prepare"]] if victim == "receiver" else [])):
             with tempfile.TemporaryDirectory() as folder:
                 command = ["sh", "-c", KEEP, "keep", f"{folder}/over", str(larklane), "run", str(program), victim, *forked]
                 outcome = launch.launch(mpi, 2, command, 40)
-            name = f"{mpi.name}: {victim} killed{', its child lives on' if forked else ''}"
+            name = f"{mpi.name}: {victim} killed{HOW_KILLED[' '.join(forked)]}"
             yield name, "survivor ok" in outcome.output, outcome
 
 

@@ -79,9 +79,9 @@ def partitioned_kinds(name, build):
         ("more kinds of memory, as configured", ["copies", "more"], "copies ok", {}),
         ("pages of the kernel's own, by attach", ["kernel_pages"], "kernel pages ok", BY_ATTACH),
         ("pages of the kernel's own, as configured", ["kernel_pages"], "kernel pages ok", {}),
-        ("threads in other calls, by attach", ["elsewhere", "pieces"], "elsewhere ok", BY_ATTACH),
-        ("threads in other calls, by attach without pieces", ["elsewhere", "whole"], "elsewhere ok", WHOLE),
-        ("threads in calls of the MPI, without attach", ["elsewhere", "unattached"], "elsewhere ok", UNATTACHED),
+        ("threads in other calls, by attach", ["elsewhere"], "elsewhere ok", BY_ATTACH),
+        ("threads in other calls, by attach without pieces", ["elsewhere"], "elsewhere ok", WHOLE),
+        ("threads in calls of the MPI, without attach", ["elsewhere"], "elsewhere ok", UNATTACHED),
     ):
         outcome = launch.launch(mpi, 2, run + [str(folder / words[0]), *words[1:]], 120, environment=environment)
         yield f"{name}: {title}", outcome.status == 0 and said in outcome.output, outcome

@@ -244,6 +244,24 @@ def rates(bench):
                 expect(name not in record["context"]["environment"], f"{name} is in the record", output)
 
 
+CALLS = {"system_calls", "first_system_calls", "second_system_calls"}
+
+
+def system_calls(bench):
+    """`--count system-calls`: of both sides and of each, a message; or the reason why the kernel does not count them."""
+    for benchmark in ("message-rate", "message-latency"):
+        words = ("--sizes", 8, "--ways", "own", "--window", 8, "--count", "system-calls")
+        if not pathlib.Path("/sys/kernel/tracing/events/raw_syscalls").exists():
+            output, record = measured(bench, 2, benchmark, *words, status=2)
+            expect(output.count("larklane bench: --count system-calls: ") == 1 and record is None, benchmark, output)
+            continue
+        output, record = measured(bench, 2, benchmark, *words)
+        samples = record["points"][0]["series"][0]["samples"]
+        expect(record["options"]["count"] == "system-calls" and set(samples) >= CALLS, benchmark, output)
+        for both, first, second in zip(*(samples[name] for name in ("system_calls", "first_system_calls", "second_system_calls"))):
+            expect(min(first, second) > 0 and abs(both - first - second) < 1e-9 * both, samples, output)
+
+
 APPLICATIONS = {  # words of three sizes, samples
     "stencil": (["--sizes", "8,400,1600"], {"step_ns", "exchange_ns"}),
     "ebms": (["--sizes", "8,1000,100001", "--blocks", 5], {"round_ns", "fetch_ns", "get_ns", "flush_ns"}),
@@ -305,6 +323,8 @@ def refusals(bench):
         (2, ["--completion", "synchronizer", "--more-follow"], "--more-follow: not with --completion synchronizer"),
         (2, ["--completion", "bell"], "--completion: bell not in {queue,counter,synchronizer,handler}"),
         (2, ["--threads", 0], "--threads"),
+        (2, ["--threads", 2, "--count", "system-calls"], "--count system-calls: of --threads 1, not 2"),
+        (2, ["--count", "packets"], "--count: packets not in {system-calls}"),
         (2, ["--sizes", "nonsense"], "--sizes nonsense"),
         (2, ["--mpi-calls"], "--mpi-calls"),
     ):
@@ -321,7 +341,7 @@ def refusals(bench):
         (2, ["bspmm", "--blocks", 0], "--blocks"),
         (2, ["bspmm", "--window", 4], "--window"),
         *((1, ["lanes", *option], f"{option[0]}: of whole exchanges; one rank measures posts alone, sends that nobody hears of: larklane launch -n 2 larklane bench lanes")
-          for option in (["--operation", "put"], ["--completion", "counter"], ["--progress", "dedicated"], ["--more-follow"])),
+          for option in (["--operation", "put"], ["--completion", "counter"], ["--progress", "dedicated"], ["--more-follow"], ["--count", "system-calls"])),
         (3, ["lanes"], "lanes needs 2 ranks, here are 3: larklane launch -n 2 larklane bench lanes"),
         *((count, ["lanes", "--threads", 3], "--threads 3: 3 lanes are needed, here are 2; remedy: LARKLANE_VCI_COUNT_MAX=3") for count in (1, 2)),
         (1, ["lanes", "--threads", 4, "--lanes", 3, "--ways", "shared"], "--threads 4: 3 lanes are needed, here are 2"),
@@ -411,6 +431,7 @@ def cases():
         *((case, name) for case in everywhere for name in ("shm", "tcp")),
         (exchanges, "tcp"),
         (switches, "shm"),
+        (system_calls, "shm"),
         (stranger, "tcp"),
         (refusals, None),
         (apart, None),

@@ -37,13 +37,30 @@ def copies(bench):
         expect(why in output, f"{more}: no '{why}'", output)
 
 
+def searches(bench):
+    """The table is the best of all numbers of groups and queues; of equal ones the fewest."""
+    words = ("simulate", "--pattern", "simultaneous", "--partitions", 8, "--from", "1K", "--to", "4M", "--json")
+    made = json.loads(system(bench.command, *words, "--search"))
+    by_queues = {queues: json.loads(system(bench.command, *words, "--queues", queues)) for queues in (1, 2, 4, 8)}
+    for at, row in enumerate(made["rows"]):
+        tried = {(groups, queues): one["rows"][at]["one_sided"][index]["exposed_us"] for queues, one in by_queues.items()
+                 for index, groups in enumerate(made["counts"]) if queues <= groups}
+        best = min(tried, key=lambda key: (tried[key], key))
+        found = row["searched"]
+        expect((found["groups"], found["queues"]) == best and found["exposed_us"] == tried[best], f"not {best}: {tried}", str(found))
+        expect(row["one_sided"] == by_queues[1]["rows"][at]["one_sided"], "the search changes the other figures", str(row))
+    expect(any(row["searched"]["queues"] > 1 for row in made["rows"]), "no size gains by a second queue", str(made["rows"]))
+    expect(" 4x2 " in system(bench.command, *words[:-1], "--search"), "the table does not show them")
+    expect("--search" in system(bench.command, "simulate", "--sweep", "2x2", "--search", status=REFUSED), "a sweep searches")
+
+
 def learns(bench):
     """Against an oracle, 476 points: scripts/policies/learned.py has the bounds."""
     system(sys.executable, pathlib.Path(__file__).parents[2] / "scripts/policies/learned.py", "--check", bench.command, seconds=1100)
 
 
 def cases():
-    return [(copies, None), (learns, None)]
+    return [(copies, None), (searches, None), (learns, None)]
 
 
 if __name__ == "__main__":

@@ -223,6 +223,32 @@ def written(bench):
     expect(sorted(path.name for path in out.parent.iterdir()) == ["out.txt"], "something is left")
 
 
+def queued(bench):
+    """Over verbs the samples give groups and queue pairs, in a file of that fabric."""
+    cpu = bench.tuning()["cpu"]
+    samples, out = bench.scratch / "samples.json", bench.scratch / "out.txt"
+
+    def over_verbs(groups, queues, exposed_ns):
+        made = trial(cpu, groups, exposed_ns)
+        made["context"]["environment"] |= {"LARKLANE_PROVIDER": "verbs:rxe0", "LARKLANE_VERBS_CHANNEL_QUEUES": str(queues)}
+        return made
+
+    def write(*runs, status=0, provider="verbs"):
+        samples.write_text(json.dumps({"runs": runs}))
+        return bench.tune("--from", samples, "--out", out, "--provider", provider, status=status)
+
+    output = write(over_verbs(1, 1, [90.0]), over_verbs(2, 1, [80.0, 60.0]), over_verbs(2, 2, [50.0]), over_verbs(4, 4, [50.0]))
+    text = out.read_text()
+    expect("\nfabric verbs\n" in text and "\ngroups 4 4096 2 2\n" in text, "not groups and queue pairs", text)
+    expect(re.search(r"^ +4 +4096 +2x2 +1x1: 0\.1 2x1: 0\.1 2x2: 0\.[01] 4x4: 0\.[01]$", output, re.M), "not shown", output)
+    expect("measured over verbs: name it with --provider" in write(over_verbs(1, 1, [1.0]), status=REFUSED, provider="shm"), "another fabric's")
+    expect("measured over shm: name it with --provider" in write(trial(cpu, 1, [1.0]), status=REFUSED), "another fabric's")
+    expect(out.read_text() == text, "a refusal writes")
+    expect("expected shm or verbs" in bench.tune("--provider", "ether", status=REFUSED), "any provider")
+    shown = json.loads(system(bench.command, "info", "--json", env={**bench.environment, "LARKLANE_TUNING": str(out)}))["tuning"]
+    expect("it is of fabric 'verbs', not shm" in shown["problem"], "shared memory uses it", str(shown))
+
+
 def refused(bench):
     """Impossible input is named before anything is measured."""
     for words, why in ((["--launcher", "/nonexistent/mpiexec -n 2"], "/nonexistent/mpiexec: not found; it takes an MPI's launcher"),
@@ -246,7 +272,7 @@ def refused(bench):
 
 def cases():
     found = [(case, name) for case in (measured, resumed) for name in ("mpich5", "openmpi5")]
-    return [*found, (chosen, "mpich5"), (ignored, "mpich5"), (written, None), (refused, None)]
+    return [*found, (chosen, "mpich5"), (ignored, "mpich5"), (written, None), (queued, None), (refused, None)]
 
 
 if __name__ == "__main__":

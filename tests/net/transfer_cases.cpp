@@ -80,34 +80,40 @@ struct Pair {
   net::RemoteMemory remote_target, remote_source;
 };
 
-void write(Side& side) {
+/// Each size that `most` allows. @param go  moves the bytes of one size
+template <class Go>
+void each_size(Side& side, std::uint64_t most, Go go) {
   Pair pair(side);
   for (std::uint32_t i = 0; i < std::size(kSizes); ++i) {
-    const std::size_t bytes = as_allowed(kSizes[i], side.fabric->limits().write_bytes_max);
+    const std::size_t bytes = as_allowed(kSizes[i], most);
     pair.prepare(bytes, i);
-    side.complete(
-        [&](net::Operation& operation) { return pair.link->write(pair.out(bytes), operation); });
-    std::ranges::fill(std::span(pair.source).first(bytes), std::byte{0});  // ours again
-    pair.ring(i);
-    pair.await_immediate(i);
+    go(pair, bytes, i);
     pair.expect_target(bytes, pair.other_seed(i));
     side.meet();
   }
 }
 
+void write(Side& side) {
+  each_size(side, side.fabric->limits().write_bytes_max,
+            [&](Pair& pair, std::size_t bytes, std::uint32_t i) {
+              side.complete([&](net::Operation& operation) {
+                return pair.link->write(pair.out(bytes), operation);
+              });
+              std::ranges::fill(std::span(pair.source).first(bytes), std::byte{0});  // ours again
+              pair.ring(i);
+              pair.await_immediate(i);
+            });
+}
+
 void write_immediate(Side& side) {
-  Pair pair(side);
-  for (std::uint32_t i = 0; i < std::size(kSizes); ++i) {
-    const std::size_t bytes = as_allowed(kSizes[i], side.fabric->limits().write_bytes_max);
-    pair.prepare(bytes, i);
-    const std::uint32_t immediate = 0xffffffffU - i;
-    side.complete([&](net::Operation& operation) {
-      return pair.link->write_immediate(pair.out(bytes), immediate, operation);
-    });
-    pair.await_immediate(immediate);
-    pair.expect_target(bytes, pair.other_seed(i));
-    side.meet();
-  }
+  each_size(side, side.fabric->limits().write_bytes_max,
+            [&](Pair& pair, std::size_t bytes, std::uint32_t i) {
+              const std::uint32_t immediate = 0xffffffffU - i;
+              side.complete([&](net::Operation& operation) {
+                return pair.link->write_immediate(pair.out(bytes), immediate, operation);
+              });
+              pair.await_immediate(immediate);
+            });
 }
 
 void write_small(Side& side) {
@@ -137,16 +143,13 @@ void write_small(Side& side) {
 }
 
 void read(Side& side) {
-  Pair pair(side);
-  for (std::uint32_t i = 0; i < std::size(kSizes); ++i) {
-    const std::size_t bytes = as_allowed(kSizes[i], side.fabric->limits().read_bytes_max);
-    pair.prepare(bytes, i);
-    const net::Transfer in{pair.target.data() + kGuardBytes, pair.target_memory.get(),
-                           pair.remote_source, bytes};
-    side.complete([&](net::Operation& operation) { return pair.link->read(in, operation); });
-    pair.expect_target(bytes, pair.other_seed(i));
-    side.meet();
-  }
+  each_size(
+      side, side.fabric->limits().read_bytes_max,
+      [&](Pair& pair, std::size_t bytes, std::uint32_t) {
+        const net::Transfer in{pair.target.data() + kGuardBytes, pair.target_memory.get(),
+                               pair.remote_source, bytes};
+        side.complete([&](net::Operation& operation) { return pair.link->read(in, operation); });
+      });
 }
 
 /// An operation posted after a completion takes effect after it: a read sees the written bytes.

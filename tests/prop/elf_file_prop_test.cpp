@@ -29,6 +29,15 @@ void put(std::string* file, std::size_t offset, const T& value) {
   std::memcpy(file->data() + offset, &value, sizeof value);
 }
 
+/// An entry of the dynamic section at `section`.
+void put_entry(std::string* file, std::size_t section, std::size_t index, Elf64_Sxword tag,
+               std::uint64_t value) {
+  Elf64_Dyn entry{};
+  entry.d_tag = tag;
+  entry.d_un.d_val = value;
+  put(file, section + index * sizeof entry, entry);
+}
+
 constexpr std::size_t kSegments = sizeof(Elf64_Ehdr), kStrings = 1024, kDynamic = 2048;
 constexpr std::size_t kSections = 4096, kSymbols = 8192;
 
@@ -62,15 +71,9 @@ std::string program(std::uint16_t segments = 3, std::uint16_t sections = 2, std:
   put(&file, kStrings, std::string(kText).data()[0]);
   file.resize(kDynamic);
   kText.copy(file.data() + kStrings, kText.size());
-  Elf64_Dyn entry{};
-  entry.d_tag = DT_STRTAB;
-  entry.d_un.d_ptr = 0x400000 + kStrings;
-  put(&file, kDynamic, entry);
-  for (std::size_t i = 0; i < 2; ++i) {
-    entry.d_tag = DT_NEEDED;
-    entry.d_un.d_val = i == 0 ? 12 : 22;
-    put(&file, kDynamic + (i + 1) * sizeof entry, entry);
-  }
+  put_entry(&file, kDynamic, 0, DT_STRTAB, 0x400000 + kStrings);
+  for (std::size_t i = 0; i < 2; ++i)
+    put_entry(&file, kDynamic, i + 1, DT_NEEDED, i == 0 ? 12 : 22);
   for (std::uint16_t i = 0; i < sections; ++i) {
     Elf64_Shdr section{};
     section.sh_type = i == 0 ? SHT_STRTAB : SHT_DYNSYM;
@@ -141,20 +144,13 @@ TEST_F(ElfFiles, HeadersBehindTheEndAreNamed) {
 TEST_F(ElfFiles, ADynamicSectionIsReadOnce) {
   std::string file = program(0xffff);
   const std::size_t begin = file.size();
-  Elf64_Dyn entry{};
-  entry.d_tag = DT_STRTAB;
-  entry.d_un.d_ptr = 0x400000 + begin;
-  put(&file, begin, entry);
-  for (std::size_t i = 1; i < 65536; ++i) {
-    entry.d_tag = DT_NEEDED;
-    entry.d_un.d_val = 1;
-    put(&file, begin + i * sizeof entry, entry);
-  }
+  put_entry(&file, begin, 0, DT_STRTAB, 0x400000 + begin);
+  for (std::size_t i = 1; i < 65536; ++i) put_entry(&file, begin, i, DT_NEEDED, 1);
   for (std::size_t i = 2; i < 0xffff; ++i) {
     Elf64_Phdr segment{};
     segment.p_type = PT_DYNAMIC;
     segment.p_offset = begin;
-    segment.p_filesz = 65536 * sizeof entry;
+    segment.p_filesz = 65536 * sizeof(Elf64_Dyn);
     put(&file, kSegments + i * sizeof segment, segment);
   }
   const auto found = read(file);

@@ -113,6 +113,8 @@ class World {
   Status mark(std::uint64_t round, Run run, Mover& mover);
   void look_for_deadlines(std::uint64_t round);
   void sender();
+  template <class Started>
+  Round& await_round(std::uint64_t r, const char* what, const Started& started);
   void marker(std::size_t index);
   void receiver();
   void poller(std::size_t index);
@@ -347,11 +349,15 @@ Status World::mark(std::uint64_t round, Run run, Mover& mover) {
   return send_.slot_window(round).mark_one(run.first, [&](auto... where) { mover.fill(where...); });
 }
 
+template <class Started>
+Round& World::await_round(std::uint64_t r, const char* what, const Started& started) {
+  simulation_.wait(what, [&] { return started.load(memory_order_relaxed) >= r; });
+  return rounds_[r];
+}
+
 void World::marker(std::size_t index) {
   for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
-    simulation_.wait("the sender's Start",
-                     [&] { return send_started_.load(memory_order_relaxed) >= r; });
-    Round& round = rounds_[r];
+    Round& round = await_round(r, "the sender's Start", send_started_);
     Mover mover{*this, r};
     for (const Run run : round.marks[index]) {
       if (round.held[run.first])
@@ -395,9 +401,7 @@ void World::receiver() {
 
 void World::poller(std::size_t index) {
   for (std::uint64_t r = 1; r <= case_.rounds; ++r) {
-    simulation_.wait("the receiver's Start",
-                     [&] { return recv_started_.load(memory_order_relaxed) >= r; });
-    Round& round = rounds_[r];
+    Round& round = await_round(r, "the receiver's Start", recv_started_);
     Mover mover{*this, r};
     std::vector<std::uint32_t> missing;
     for (std::uint32_t j = 0; j < case_.recv_partitions; ++j)

@@ -118,29 +118,29 @@ class Run {
   bool receive_one(MatchReceive& receive, const Op& op) {
     set(receive, op);
     MatchMessage* const got = engine_->insert_receive(receive);
-    const auto first = std::find_if(unexpected_.begin(), unexpected_.end(),
-                                    [&](std::size_t i) { return fits(receive, messages_[i]); });
-    if (first == unexpected_.end()) {
-      posted_.push_back(receives_.size() - 1);
-      return got == nullptr;
-    }
-    const MatchMessage* const wanted = &messages_[*first];
-    unexpected_.erase(first);
-    ++matched_;
-    return got == wanted;
+    return is_first_of(&unexpected_, messages_, got, &posted_, receives_.size() - 1,
+                       [&](const MatchMessage& message) { return fits(receive, message); });
   }
   bool message(const Op& op) {
     MatchMessage& message = messages_.emplace_back();
     set(message, op);
     MatchReceive* const got = engine_->insert_message(message);
-    const auto first = std::find_if(posted_.begin(), posted_.end(),
-                                    [&](std::size_t i) { return fits(receives_[i], message); });
-    if (first == posted_.end()) {
-      unexpected_.push_back(messages_.size() - 1);
+    return is_first_of(&posted_, receives_, got, &unexpected_, messages_.size() - 1,
+                       [&](const MatchReceive& receive) { return fits(receive, message); });
+  }
+  /// Whether `got` is the first of `waiting` that fits, which it leaves. There is none: the new
+  /// node `index` joins `own`.
+  template <class Indices, class Nodes, class Node, class Fits>
+  bool is_first_of(Indices* waiting, const Nodes& nodes, const Node* got, Indices* own,
+                   std::size_t index, Fits fits) {
+    const auto first = std::find_if(waiting->begin(), waiting->end(),
+                                    [&](std::size_t i) { return fits(nodes[i]); });
+    if (first == waiting->end()) {
+      own->push_back(index);
       return got == nullptr;
     }
-    const MatchReceive* const wanted = &receives_[*first];
-    posted_.erase(first);
+    const Node* const wanted = &nodes[*first];
+    waiting->erase(first);
     ++matched_;
     return got == wanted;
   }

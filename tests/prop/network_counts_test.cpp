@@ -103,14 +103,60 @@ class World {
     mark(unready, early, unready.size(), write_most_,
          [&](std::uint64_t operations) { sender.writes += operations; });
     settle();
-    ASSERT_EQ(send_->poll(), Completion::complete);
-    ASSERT_EQ(receive_->poll(), Completion::complete);
-    send_->finish();
-    receive_->finish();
+    ASSERT_TRUE(have_finished(*send_, *receive_));
     ASSERT_EQ(from_, to_);
     settle();
     EXPECT_EQ(posted_by(sides_[0]) - before[0], sender) << "the sender, " << early << " early";
     EXPECT_EQ(posted_by(sides_[1]) - before[1], receiver) << "the receiver, " << early << " early";
+  }
+
+  /// The sender waits for the receiver's buffer before it marks: one word travels beside the data.
+  void prepared_round(std::uint64_t number) {
+    for (std::size_t i = 0; i < from_.size(); ++i)
+      from_[i] = static_cast<std::byte>(number * 41 + i * 7);
+    const Posted before[] = {posted_by(sides_[0]), posted_by(sides_[1])};
+    ASSERT_TRUE(send_->start().ok());
+    bool is_ready = true;
+    if (random_.one_in(2)) {
+      settle();
+      ASSERT_TRUE(send_->look_for_receiver(&is_ready).ok());
+      ASSERT_FALSE(is_ready) << "before the receiver's Start";
+    }
+    ASSERT_TRUE(receive_->start().ok());
+    settle();
+    ASSERT_TRUE(send_->look_for_receiver(&is_ready).ok());
+    ASSERT_TRUE(is_ready);
+    ASSERT_TRUE(send_->pready(0, send_partitions_).ok());
+    ASSERT_TRUE(send_->look_for_receiver(&is_ready).ok());
+    ASSERT_TRUE(is_ready) << "not until the round's end";
+    settle();
+    ASSERT_EQ(receive_->poll(), Completion::complete);
+    receive_->finish();
+    // The receiver may be one round ahead.
+    if (random_.one_in(2)) {
+      ASSERT_TRUE(receive_->start().ok());
+      settle();
+      ASSERT_TRUE(send_->look_for_receiver(&is_ready).ok());
+      ASSERT_TRUE(is_ready) << "not while the receiver is ahead";
+      ASSERT_EQ(send_->poll(), Completion::complete);
+      send_->finish();
+      ASSERT_TRUE(send_->start().ok() && send_->look_for_receiver(&is_ready).ok());
+      ASSERT_TRUE(is_ready) << "the receiver has started before";
+      ASSERT_TRUE(send_->pready(0, send_partitions_).ok());
+      settle();
+      ASSERT_EQ(receive_->poll(), Completion::complete);
+      receive_->finish();
+    }
+    ASSERT_EQ(send_->poll(), Completion::complete);
+    send_->finish();
+    EXPECT_EQ(send_->look_for_receiver(&is_ready).code(), Errc::kNotActive);
+    ASSERT_EQ(from_, to_);
+    settle();
+    const Posted sender = posted_by(sides_[0]) - before[0];
+    const Posted receiver = posted_by(sides_[1]) - before[1];
+    EXPECT_EQ(sender.notices + sender.smalls + receiver.notices + receiver.reads, 0u)
+        << sender << "; " << receiver;
+    EXPECT_LE(receiver.smalls, 2u) << "more than a credit a round";
   }
 
  private:
@@ -210,6 +256,16 @@ TEST(NetworkCounts, ARoundPostsTheLeastOperations) {
   if (const char* const given = std::getenv("LARKLANE_SEED"))
     return one(std::strtoull(given, nullptr, 10));
   for (std::uint64_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed) one(seed);
+}
+
+TEST(NetworkCounts, APreparedRoundAsksForNothing) {
+  constexpr std::uint64_t kSeeds = 300;
+  for (std::uint64_t seed = 1; seed <= kSeeds && !testing::Test::HasFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    World world(seed);
+    for (std::uint64_t round = 1; round <= 6 && !testing::Test::HasFatalFailure(); ++round)
+      world.prepared_round(round);
+  }
 }
 
 /// 1,000 channels; their receivers poll when all has been sent, and not before.

@@ -148,10 +148,7 @@ void cycle(Side (&sides)[2], int number, std::vector<std::byte>& from, std::vect
                                           receive->poll() == Completion::pending);
          ++turn)
       settle();
-    ASSERT_EQ(send->poll(), Completion::complete);
-    ASSERT_EQ(receive->poll(), Completion::complete);
-    send->finish();
-    receive->finish();
+    ASSERT_TRUE(have_finished(*send, *receive));
     ASSERT_EQ(from, to);
   }
   const auto free_send = [&] { ASSERT_TRUE(sides[0].network->free(send).ok()); };

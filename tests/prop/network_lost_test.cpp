@@ -163,16 +163,23 @@ struct LostWorld {
   RecvRequest* receives[2] = {};
 };
 
-/// Of an idle channel, and of one with a round open.
-TEST_P(NetworkLostOverTcp, KeysAreGoneBeforeRequestsAreFreed) {
-  std::string reason;
-  auto mine = net::open_fabric("ofi", {"tcp@lo"}, &reason, LARKLANE_MODULES);
-  auto others = net::open_fabric("ofi", {"tcp@lo"}, &reason, LARKLANE_MODULES);
-  if (!mine || !others) GTEST_SKIP() << reason;
+/// Null: there is no such network.
+std::unique_ptr<LostWorld> world_over_tcp(std::string* reason) {
+  auto mine = net::open_fabric("ofi", {"tcp@lo"}, reason, LARKLANE_MODULES);
+  auto others = net::open_fabric("ofi", {"tcp@lo"}, reason, LARKLANE_MODULES);
+  if (!mine || !others) return nullptr;
   set_log_sink([](LogLevel, std::string_view message) {
     EXPECT_NE(message.find("no link"), std::string_view::npos) << message;
   });
-  LostWorld world(std::move(mine).value(), std::move(others).value());
+  return std::make_unique<LostWorld>(std::move(mine).value(), std::move(others).value());
+}
+
+/// Of an idle channel, and of one with a round open.
+TEST_P(NetworkLostOverTcp, KeysAreGoneBeforeRequestsAreFreed) {
+  std::string reason;
+  const auto opened = world_over_tcp(&reason);
+  if (opened == nullptr) GTEST_SKIP() << reason;
+  LostWorld& world = *opened;
   for (int n = 0; n < 2; ++n) {
     world.init(n);
     ASSERT_TRUE(world.sends[n]->start().ok() && world.receives[n]->start().ok());
@@ -202,13 +209,9 @@ TEST_P(NetworkLostOverTcp, KeysAreGoneBeforeRequestsAreFreed) {
 /// The link of a receive is lost before the sender's INIT names it.
 TEST(NetworkLost, AReceiveMatchedOverALostLinkGivesItsKeyBack) {
   std::string reason;
-  auto mine = net::open_fabric("ofi", {"tcp@lo"}, &reason, LARKLANE_MODULES);
-  auto others = net::open_fabric("ofi", {"tcp@lo"}, &reason, LARKLANE_MODULES);
-  if (!mine || !others) GTEST_SKIP() << reason;
-  set_log_sink([](LogLevel, std::string_view message) {
-    EXPECT_NE(message.find("no link"), std::string_view::npos) << message;
-  });
-  LostWorld world(std::move(mine).value(), std::move(others).value());
+  const auto opened = world_over_tcp(&reason);
+  if (opened == nullptr) GTEST_SKIP() << reason;
+  LostWorld& world = *opened;
   world.receives[0] = must(world.sides[1].network->recv_init(args_of("sender", 0, world.to[0], 2),
                                                              world.sides[1].state));
   world.settle();  // the link is ready

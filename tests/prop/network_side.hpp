@@ -56,6 +56,15 @@ T must(Result<T> result) {
   return std::move(result).value();
 }
 
+/// Both rounds are over, and finished.
+inline bool have_finished(Request& send, Request& receive) {
+  for (Request* const request : {&send, &receive}) {
+    if (request->poll() != Completion::complete) return false;
+    request->finish();
+  }
+  return true;
+}
+
 inline InitArgs args_of(std::string peer, std::int32_t tag, std::vector<std::byte>& buffer,
                         std::int32_t partitions) {
   InitArgs a;

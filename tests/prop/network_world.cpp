@@ -35,6 +35,7 @@ World::World(std::uint64_t seed, const MakeMedium& make_medium)
   sides_[1] = std::make_unique<Side>(medium_->for_process(), lanes(), "sender");
   const std::uint64_t count = 1 + random_.below(3);
   for (std::uint64_t n = 0; n < count; ++n) pairs_.push_back(make_pair(n));
+  prepares_ = random_.one_in(3);
 }
 
 void World::run() {
@@ -111,6 +112,15 @@ void World::turn_all_lanes() {
   for (auto& side : sides_) (void)side->network->lanes().progress_all();
 }
 
+/// Frees a request that has made its rounds.
+template <class Request, class Count>
+bool has_freed(Network& network, Request*& request, Count round, Count rounds, Count& freed) {
+  if (round != (freed + 1) * rounds) return false;
+  EXPECT_TRUE(network.free(std::exchange(request, nullptr)).ok());
+  ++freed;
+  return true;
+}
+
 void World::sender_step(Pair& p) {
   if (p.sends_freed == p.channels) return;
   Network& network = *sides_[0]->network;
@@ -120,17 +130,16 @@ void World::sender_step(Pair& p) {
     p.send = *made;
     medium_->on_news();
   } else if (!p.send->active()) {
-    if (p.send_round == (p.sends_freed + 1) * p.rounds) {
-      ASSERT_TRUE(network.free(std::exchange(p.send, nullptr)).ok());
-      ++p.sends_freed;
-      return;
-    }
+    if (has_freed(network, p.send, p.send_round, p.rounds, p.sends_freed)) return;
     ++p.send_round;
     medium_->on_news();
     ASSERT_TRUE(p.send->start().ok());
     p.unready.resize(static_cast<std::size_t>(p.send_partitions));
     std::iota(p.unready.begin(), p.unready.end(), 0);
     p.last_ready = -1;
+    p.is_prepared = false;
+  } else if (prepares_ && !p.is_prepared) {
+    prepare(p);
   } else if (!p.unready.empty()) {
     if (p.is_answered && p.last_ready >= 0 &&
         (p.recv_round != p.send_round || !p.seen[static_cast<std::size_t>(p.last_ready)]))
@@ -144,6 +153,14 @@ void World::sender_step(Pair& p) {
     medium_->on_news();
     std::fill(p.from.begin(), p.from.end(), std::byte{0});  // the program's again
   }
+}
+
+/// A step of the wait: after it the receiver has started, and no mark of the round asks.
+void World::prepare(Pair& p) {
+  ASSERT_TRUE(p.send->look_for_receiver(&p.is_prepared).ok()) << p.send->error_text() << text();
+  if (!p.is_prepared) return;
+  medium_->on_news();
+  EXPECT_EQ(p.recv_round, p.send_round) << "ready before the receiver's Start" << text();
 }
 
 /// One more partition, which the program has only now written.
@@ -171,11 +188,7 @@ void World::receiver_step(Pair& p) {
     medium_->on_news();
   } else if (!p.recv->active()) {
     for (const std::byte b : p.to) ASSERT_EQ(b, kCanary) << "written outside of a round";
-    if (p.recv_round == (p.recvs_freed + 1) * p.rounds) {
-      ASSERT_TRUE(network.free(std::exchange(p.recv, nullptr)).ok());
-      ++p.recvs_freed;
-      return;
-    }
+    if (has_freed(network, p.recv, p.recv_round, p.rounds, p.recvs_freed)) return;
     ++p.recv_round;
     medium_->on_news();
     p.seen.assign(static_cast<std::size_t>(p.recv_partitions), false);
@@ -263,6 +276,13 @@ void World::end() {
     for (auto& side : sides_) side->network->settle();
     while (sides_[0]->deliver_to(*sides_[1]) || sides_[1]->deliver_to(*sides_[0])) {
     }
+  }
+  if (prepares_) {
+    std::uint64_t asked = 0;
+    sides_[0]->network->lanes().for_each([&](vci::Vci& lane) {
+      asked += lane.counts().operations_of(vci::Work::Kind::small_immediate);
+    });
+    EXPECT_EQ(asked, 0u) << "notices of rounds that were prepared" << text();
   }
   for (auto& side : sides_) side->network.reset();
 }

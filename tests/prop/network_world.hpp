@@ -74,6 +74,7 @@ struct Pair {
   GroupRules rules{};
   bool receiver_sits = false;  ///< it asks only when nothing else can happen
   bool is_answered = false;    ///< ready partitions have to arrive before more get ready
+  bool is_prepared = false;    ///< the sender knows that the receiver's buffer is ready
   std::vector<std::byte> from, to;
   SendRequest* send = nullptr;
   RecvRequest* recv = nullptr;
@@ -109,6 +110,7 @@ class World {
   std::vector<Pair> pairs_;
   std::unique_ptr<Side> sides_[2];  // sender, receiver
   std::uint64_t steps_ = 0;         // of run()
+  bool prepares_ = false;           // each sender waits for the receiver's buffer first
 
  private:
   vci::VciPool::Options lanes();
@@ -117,6 +119,7 @@ class World {
   void turn_lane(Side& side);
   void turn_all_lanes();
   void sender_step(Pair& p);
+  void prepare(Pair& p);
   void make_ready(Pair& p);
   void receiver_step(Pair& p);
   bool is_quiet();

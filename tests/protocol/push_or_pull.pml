@@ -26,6 +26,9 @@
  * 14. A Pready in an expired word sends its own.
  * With -DTOLD the sender decides, in the Start before, that a round begins with its word expired:
  * 15. Once such a round has begun, what it says of demands that it hears names the next one, if that is to be such a round, too: of rounds up to that nothing is demanded.
+ * With -DPREPARED the sender waits, before it marks in some rounds, for the credit (MPIX_Pbuf_prepare). A store replaces the word that stands there, older or not:
+ * 16. At most one credit is in flight. A Start that finds one leaves the round's credit to that one's completion.
+ * 17. The receiver closes when no credit is in flight.
  *
  * Checked: the receive buffer is written only while its round is open, exactly once a group and round, from a group that is ready; the send
  * completes only when its data has been moved; nobody waits for ever although the receiver looks once in Start and then sits in a native call;
@@ -37,6 +40,8 @@
  * @model demands -DROUNDS=2 -DGENERATIONS=1 -DJOINED
  * @model demands_of_two -DROUNDS=1 -DJOINED
  * @model told -DROUNDS=2 -DGENERATIONS=1 -DJOINED -DTOLD
+ * @model prepared -DROUNDS=3 -DGENERATIONS=1 -DPREPARED
+ * @model prepared_of_two -DROUNDS=2 -DPREPARED
  * @unreached nic_sender -end-
  * @unreached nic_receiver -end-
  * @unreached helper -end-
@@ -59,6 +64,9 @@
  * @mutant 16 -DROUNDS=3 -DGENERATIONS=1 -DJOINED rule 12: expires the word of any round => sent
  * @mutant 17 -DROUNDS=2 -DGENERATIONS=1 -DJOINED -DTOLD rule 15: names the next round while this one still holds something => deadlock
  * @mutant 18 -DROUNDS=2 -DGENERATIONS=1 -DJOINED -DTOLD rule 15: names the next round although that one will hold something => deadlock
+ * @mutant 19 -DROUNDS=3 -DGENERATIONS=1 -DPREPARED rule 16: a credit goes while another one is in flight => deadlock
+ * @mutant 20 -DROUNDS=3 -DGENERATIONS=1 -DPREPARED rule 16: a Start that finds one in flight gives no credit => deadlock
+ * @mutant 21 -DROUNDS=1 -DPREPARED rule 17: closes while a credit is in flight => deadlock
  */
 #ifndef MUTATE
 #define MUTATE 0
@@ -93,6 +101,12 @@ bool bell;                                         /* wakes the helper */
 
 byte s_closed, r_closed;                           /* generations that either side has closed */
 
+#ifdef PREPARED
+/* receiver's memory */
+byte credits_away, last_credit;                    /* in flight; the youngest */
+byte owed;                                         /* round of the credit that follows; 0: none */
+#endif
+
 #ifdef JOINED
 /* sender's memory */
 bool expired;                                      /* the word, whose other bits are is_open[0] and is_ready */
@@ -110,15 +124,29 @@ byte unheard[GENERATIONS + 1];                     /* demands: what the sender h
 
 #define RAISE(where, value) if :: value > where -> where = value :: else fi
 
+#ifdef PREPARED
+inline give_credit(w) { to_sender !! CREDIT, 0, w; last_credit = w; credits_away++ }
+inline store_credit() {                            /* (the completion is folded in) */
+  credit = v;
+  if :: credits_away != 0 -> credits_away-- :: else fi;
+  if :: owed != 0 && credits_away == 0 -> give_credit(owed); owed = 0 :: else fi;
+  i = 0; v = 0
+}
+#endif
 proctype nic_sender() {                            /* applies what the receiver sent */
   byte i, v;
 end:
   do
+#ifdef PREPARED
+  :: atomic { to_sender ?? CREDIT(i, v) -> store_credit() }
+  :: atomic { to_sender ?? CREDIT(i, eval(last_credit)) -> v = last_credit; store_credit() }   /* it overtakes */
+#else
   :: atomic { to_sender ?? CREDIT(i, v) ->
 #if MUTATE == 10
        v = NAME(s_closed + 1, v & 3);
 #endif
        RAISE(credit, v); v = 0 }
+#endif
   :: atomic { to_sender ?? FIN(i, v) -> RAISE(finished[i], v); i = 0; v = 0 }
 #ifdef JOINED
   :: atomic { to_sender ?? DEMAND(i, v) -> RAISE(demand_word, v);
@@ -159,7 +187,7 @@ inline send(i, v) {
     :: to_receiver !! PUSH, i, v
 #else
     :: credit == v -> to_receiver !! PUSH, i, v    /* rule 2 */
-    :: credit < v -> to_receiver !! NOTICE, i, v   /* rule 3 */
+    :: credit != v -> to_receiver !! NOTICE, i, v  /* rule 3 */
 #endif
     fi
   }
@@ -335,6 +363,9 @@ end:
 #define MOVED(i) (pushed[i] == v || finished[i] == v)
 proctype sender() {
   byte g, r, v; bool mine;
+#ifdef PREPARED
+  bool waits;
+#endif
 #ifdef JOINED
   bool other, opens, looked, must_hear; byte k, p, q;
 #endif
@@ -354,6 +385,11 @@ proctype sender() {
       fi;
       ready(q);
 #else
+#ifdef PREPARED
+      if :: waits = true :: waits = false fi;
+      if :: !waits || accepted == g && credit == v fi;
+      waits = false;
+#endif
       ready(0);
       ready(1);
 #endif
@@ -421,7 +457,23 @@ proctype receiver() {
       :: late -> late = false; accept()
       :: else
       fi;
+#ifdef PREPARED
+      atomic {                                     /* rule 16 */
+        if
+#if MUTATE != 19
+        :: credits_away != 0 ->
+#if MUTATE != 20
+           owed = v
+#else
+           skip
+#endif
+#endif
+        :: MUTATE == 19 || credits_away == 0 -> give_credit(v)
+        fi
+      };
+#else
       to_sender !! CREDIT, 0, v;
+#endif
 #if MUTATE != 8
       claim_and_pull(0, v);
       claim_and_pull(1, v);
@@ -444,6 +496,13 @@ proctype receiver() {
     };
 #ifdef JOINED
     demanded = 0;
+#endif
+#ifdef PREPARED
+#if MUTATE == 21
+    credits_away = 0;
+#else
+    credits_away == 0;                             /* rule 17 */
+#endif
 #endif
     r_closed = g;
     s_closed == g

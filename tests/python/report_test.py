@@ -419,6 +419,27 @@ class Command(Folder):
         for words in ("1 run of 1 benchmark (overhead) from 1 file", "Model CPU, 8 cores", "refused by the guard: it lies", "one send after the join"):
             self.assertIn(words, out)
 
+    def test_rows(self) -> None:
+        """Rows of `make bars`: by themselves, and beside runs."""
+        figure = {"n": 2, "min": 1, "p10": 1.5, "median": 2000, "p90": 3.5}
+        point = {"parameters": {"bytes": 8}, "series": {"x": [1, None]}, "failed": {"y": "a | hang"}, "summary": {"x": figure},
+                 "verdicts": [{"candidate": "x", "baseline": 5000000, "verdict": "within"}]}
+        path, run = self.folder / "row.json", self.folder / "run.json"
+        schema.write(path, {"row": "pready", "unit": "ns", "commit": "c", "measured": "2026", "machine": {"cpu": "A"}, "points": [point],
+                            "verdicts": [{"what": "in time", "holds": False}]})
+        status, text, _ = self.command(path, "--out", self.folder / "page")
+        self.assertEqual(status, 0)
+        self.assertIn("pready (ns): row.json; A, ? cores\n", text)
+        self.assertRegex(text, r"bytes 8 +2,000 \(1.5 to 3.5, 2 of 3 runs\) +a / hang +x / 5000000: within\n")
+        self.assertIn("  DOES NOT HOLD: in time\n", text)
+        self.assertNotIn("What you gain", text)
+        page = (self.folder / "page/index.html").read_text()
+        self.assertIn("<h3>pready (ns)</h3>", page)
+        self.assertNotIn("What you gain", page)
+        run.write_text(json.dumps(golden.record("overhead", golden.point(8, 4, exposed("join", 1, 2)))))
+        _, text, _ = self.command(path, run, "--text")
+        self.assertTrue("pready (ns)" in text and "What you gain" in text)
+
     def test_what_the_time_budget_left_out(self) -> None:
         way = golden.series("join", {"overhead": [1.0]})
         points = [{**golden.point(size, 4, way), "rounds": rounds} for size, rounds in ((8, 100), (16, 40), (32, 7), (64, 0))]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import golden
 
-from larklane.records import benchmarks, schema
+from larklane.records import benchmarks, rows, schema
 
 
 class Load(unittest.TestCase):
@@ -52,6 +52,35 @@ class Load(unittest.TestCase):
         self.assertEqual([run.options.benchmark for run in found.runs], ["latency", "overhead", "early-bird"])
         self.assertEqual(found.failures, (schema.Failure("halo3d", "native", "multiple", "hangs"),
                                           schema.Failure("halo3d", "native", "", "no end after 300 s")))
+
+    def test_a_row(self) -> None:
+        summary = {"n": 2, "min": 1, "p10": 1.5, "median": 2, "p90": 3.5}
+        verdicts = [{"candidate": "x", "baseline": 10, "verdict": "within"}, {"candidate": "x", "baseline": "y", "limit": 0.5, "verdict": "above"}]
+        point = {"parameters": {"bytes": 8}, "series": {"x": [1, None, 3]}, "failed": {"y": "hangs"}, "summary": {"x": summary}, "verdicts": verdicts}
+        record = {"kind": "row", "row": "r", "unit": "ns", "commit": "c", "measured": "2026", "machine": {"cpu": "A", "cores": 2}, "why_not": ["turbo unknown"]}
+        path = self.folder / "r-c.json"
+        schema.write(path, {**record, "points": [point], "verdicts": [{"what": "enough", "holds": True}]})
+        found = schema.load([path])
+        [row] = found.rows
+        self.assertTrue(found.is_of_rows and not found.runs)
+        self.assertEqual((row.name, row.subject(), row.criteria), ("r", "r-c.json; A, 2 cores; turbo unknown", (rows.Criterion("enough", True),)))
+        self.assertEqual(row.points[0].series, {"x": (1, None, 3)})
+        self.assertEqual((row.points[0].figures, row.points[0].contenders), ({"x": rows.Figure(2, 2, 1.5, 3.5)}, ["x", "y"]))
+        self.assertEqual([verdict.label for verdict in row.points[0].verdicts], ["x / 10", "x / y at most 0.5"])
+        for broken, expected in (({"series": {"x": ["a"]}}, "points[0]: series: expected numbers in `x`"), ({"summary": {"x": {}}}, "expected a number in `median`"),
+                                 ({"verdicts": [{}]}, "verdicts[0]: expected a number in `baseline`")):
+            schema.write(path, {**record, "points": [{**point, **broken}]})
+            self.assertIn(expected, self.refusal(path))
+
+    def test_kept_records(self) -> None:
+        """Those of earlier versions among them, which have no kind."""
+        folder = Path(__file__).resolve().parents[2] / "measurements"
+        found = schema.load([folder])
+        self.assertTrue(found.is_of_rows)
+        self.assertEqual(len(found.rows), len(list(folder.glob("*.json"))))
+        self.assertTrue(all(row.points or row.criteria or row.name == "savings" for row in found.rows))
+        [statements] = [row for row in found.rows if row.name == "statements"]
+        self.assertIn("perceived bandwidth [MB/s]", statements.points[0].figures)
 
     def test_refusals(self) -> None:
         whole = json.dumps(golden.record("overhead", golden.point(8, 4, golden.series("join", {"total_ns": [1]}))))

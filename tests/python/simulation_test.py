@@ -50,6 +50,11 @@ class Figures(unittest.TestCase):
         curve = simulation.figures([learned])[0].panels[0].curves[-2]
         self.assertEqual((curve.label, [mark.median for mark in curve.marks]), ("learned in 50 rounds before", [5, 5]))
 
+    def test_a_searched_table_is_a_curve_if_there_is_one(self) -> None:
+        searched = made(rows=[row | {"searched": result(2) | {"groups": 2, "queues": 16}} for row in made()["rows"]])
+        curve = simulation.figures([searched])[0].panels[0].curves[-2]
+        self.assertEqual((curve.label, [mark.median for mark in curve.marks]), ("table: the best groups and queues", [10, 10]))
+
     def test_a_count_looks_the_same_in_every_panel(self) -> None:
         wide = made(counts=[1, 8], partitions=8, threads=8)
         narrow, other = simulation.figures([made(counts=[1, 8]), wide])[0].panels

@@ -16,9 +16,7 @@ namespace {
 
 class EngineLife : public testing::TestWithParam<Way> {};
 
-INSTANTIATE_TEST_SUITE_P(Ways, EngineLife,
-                         testing::Values(kSlots, kDirect, kNetwork, kTwoLanes, kFourLanes),
-                         way_name);
+INSTANTIATE_TEST_SUITE_P(Ways, EngineLife, testing::ValuesIn(kWays), way_name);
 
 TEST_P(EngineLife, EqualTagsMatchInTheOrderOfTheInits) {
   EnginePair pair(GetParam());

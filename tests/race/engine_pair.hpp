@@ -44,6 +44,7 @@ inline constexpr Way kDirect{"direct", "0"};
 inline constexpr Way kNetwork{"network", "0", true};
 inline constexpr Way kTwoLanes{"network_2_lanes", "0", true, "2"};
 inline constexpr Way kFourLanes{"network_4_lanes", "0", true, "4"};
+inline constexpr Way kWays[] = {kSlots, kDirect, kNetwork, kTwoLanes, kFourLanes};
 inline std::string way_name(const testing::TestParamInfo<Way>& way) { return way.param.name; }
 
 inline Config config_of(const Way& way, std::string_view policy = "none",
@@ -83,6 +84,10 @@ struct EnginePair {
         recv_address(fresh_address()),
         sender(make_engine(send_address, config_of(way, policy, min_bytes), fabric())),
         receiver(make_engine(recv_address, config_of(way, policy, min_bytes), fabric())) {}
+  void expect_freed(SendRequest* send, RecvRequest* recv) const {
+    EXPECT_TRUE(sender->free(send).ok());
+    EXPECT_TRUE(receiver->free(recv).ok());
+  }
   std::unique_ptr<net::Fabric> fabric() const { return network ? network->for_process() : nullptr; }
 
   std::unique_ptr<loop::Fabric> network;  ///< null: shared memory
@@ -117,6 +122,10 @@ inline Completion complete(Request& request) {
   EXPECT_NE(completion, Completion::pending) << "no completion";
   if (completion != Completion::pending) request.finish();
   return completion;
+}
+inline void expect_complete(Request& send, Request& recv) {
+  EXPECT_EQ(complete(recv), Completion::complete);
+  EXPECT_EQ(complete(send), Completion::complete);
 }
 
 inline std::byte byte_of(std::uint64_t round, std::uint64_t index, std::uint64_t channel = 0) {

@@ -69,79 +69,78 @@ void post(Side& side, const std::function<Result<Post>()>& one) {
   }
 }
 
-/// Rounds of push: the receiver's credit is a word, the message comes with an immediate.
-void push_rounds(Pair& pair) {
+/// Each side's rounds, in a thread of its own.
+template <class Send, class Receive>
+void rounds(Pair& pair, Send send, Receive receive) {
   std::thread sender([&] {
-    Side& a = pair.a;
     for (std::uint32_t round = 1; round <= kRounds; ++round) {
-      std::memset(a.bytes.data(), static_cast<int>(round), kMessageBytes);
-      wait(a, [&] { return look(a) == round; });
-      Sent sent;
-      post(a,
-           [&] { return a.link->write_immediate(a.to(pair.b, 0, 0, kMessageBytes), round, sent); });
-      wait(a, [&] { return sent.is_over(); });
-      ASSERT_TRUE(sent.status.ok());
+      std::memset(pair.a.bytes.data(), static_cast<int>(round), kMessageBytes);
+      send(pair.a, round);
     }
   });
   std::thread receiver([&] {
-    Side& b = pair.b;
-    for (std::uint32_t round = 1; round <= kRounds; ++round) {
-      std::memset(b.bytes.data(), 0, kMessageBytes);
-      const std::uint64_t credit = round;
-      Sent sent;
-      Result<Post> answer = Post::retry;
-      post(b, [&] {
-        answer =
-            b.link->write_small(std::as_bytes(std::span(&credit, 1)), pair.a.at(kWordAt), sent);
-        return answer;
-      });
-      wait(b, [&] { return b.ear.heard.size() == round; });
-      ASSERT_EQ(b.ear.heard.back(), round);
-      for (std::size_t i = 0; i < kMessageBytes; ++i)
-        ASSERT_EQ(b.bytes[i], static_cast<std::byte>(round));
-      wait(b, [&] { return *answer == Post::done || sent.is_over(); });
-    }
+    for (std::uint32_t round = 1; round <= kRounds; ++round) receive(pair.b, round);
   });
   sender.join();
   receiver.join();
 }
 
+/// Rounds of push: the receiver's credit is a word, the message comes with an immediate.
+void push_rounds(Pair& pair) {
+  const auto send = [&](Side& a, std::uint32_t round) {
+    wait(a, [&] { return look(a) == round; });
+    Sent sent;
+    post(a,
+         [&] { return a.link->write_immediate(a.to(pair.b, 0, 0, kMessageBytes), round, sent); });
+    wait(a, [&] { return sent.is_over(); });
+    ASSERT_TRUE(sent.status.ok());
+  };
+  const auto receive = [&](Side& b, std::uint32_t round) {
+    std::memset(b.bytes.data(), 0, kMessageBytes);
+    const std::uint64_t credit = round;
+    Sent sent;
+    Result<Post> answer = Post::retry;
+    post(b, [&] {
+      answer = b.link->write_small(std::as_bytes(std::span(&credit, 1)), pair.a.at(kWordAt), sent);
+      return answer;
+    });
+    wait(b, [&] { return b.ear.heard.size() == round; });
+    ASSERT_EQ(b.ear.heard.back(), round);
+    for (std::size_t i = 0; i < kMessageBytes; ++i)
+      ASSERT_EQ(b.bytes[i], static_cast<std::byte>(round));
+    wait(b, [&] { return *answer == Post::done || sent.is_over(); });
+  };
+  rounds(pair, send, receive);
+}
+
 /// Rounds of pull: the sender's notice is a word, which the receiver reads from afar, too.
 void pull_rounds(Pair& pair) {
-  std::thread sender([&] {
-    Side& a = pair.a;
-    for (std::uint32_t round = 1; round <= kRounds; ++round) {
-      std::memset(a.bytes.data(), static_cast<int>(round), kMessageBytes);
-      // release: pairs with the network's acquire of a word that it reads
-      loop::word_at(a.bytes.data() + kWordAt + 8).store(round, std::memory_order_release);
-      wait(a, [&] { return look(a) == round; });  // FIN
+  const auto send = [&](Side& a, std::uint32_t round) {
+    // release: pairs with the network's acquire of a word that it reads
+    loop::word_at(a.bytes.data() + kWordAt + 8).store(round, std::memory_order_release);
+    wait(a, [&] { return look(a) == round; });  // FIN
+  };
+  const auto receive = [&](Side& b, std::uint32_t round) {
+    std::uint64_t notice = 0;
+    while (notice != round) {
+      Sent asked;
+      post(b, [&] { return b.link->read(b.to(pair.a, kWordAt, kWordAt + 8, 8), asked); });
+      wait(b, [&] { return asked.is_over(); });
+      std::memcpy(&notice, b.bytes.data() + kWordAt, sizeof notice);
     }
-  });
-  std::thread receiver([&] {
-    Side& b = pair.b;
-    for (std::uint32_t round = 1; round <= kRounds; ++round) {
-      std::uint64_t notice = 0;
-      while (notice != round) {
-        Sent asked;
-        post(b, [&] { return b.link->read(b.to(pair.a, kWordAt, kWordAt + 8, 8), asked); });
-        wait(b, [&] { return asked.is_over(); });
-        std::memcpy(&notice, b.bytes.data() + kWordAt, sizeof notice);
-      }
-      Sent pulled, fin;
-      post(b, [&] { return b.link->read(b.to(pair.a, 0, 0, kMessageBytes), pulled); });
-      wait(b, [&] { return pulled.is_over(); });
-      for (std::size_t i = 0; i < kMessageBytes; ++i)
-        ASSERT_EQ(b.bytes[i], static_cast<std::byte>(round));
-      Result<Post> answer = Post::retry;
-      post(b, [&] {
-        answer = b.link->write_small(std::as_bytes(std::span(&notice, 1)), pair.a.at(kWordAt), fin);
-        return answer;
-      });
-      wait(b, [&] { return *answer == Post::done || fin.is_over(); });
-    }
-  });
-  sender.join();
-  receiver.join();
+    Sent pulled, fin;
+    post(b, [&] { return b.link->read(b.to(pair.a, 0, 0, kMessageBytes), pulled); });
+    wait(b, [&] { return pulled.is_over(); });
+    for (std::size_t i = 0; i < kMessageBytes; ++i)
+      ASSERT_EQ(b.bytes[i], static_cast<std::byte>(round));
+    Result<Post> answer = Post::retry;
+    post(b, [&] {
+      answer = b.link->write_small(std::as_bytes(std::span(&notice, 1)), pair.a.at(kWordAt), fin);
+      return answer;
+    });
+    wait(b, [&] { return *answer == Post::done || fin.is_over(); });
+  };
+  rounds(pair, send, receive);
 }
 
 loop::Fabric::Options options_of(std::uint64_t seed) {

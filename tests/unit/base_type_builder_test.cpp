@@ -270,6 +270,14 @@ Size size_of(const Typemap& type) {
   return {type.tables().nodes.size(), type.tables().places.size() + type.tables().entries.size()};
 }
 
+void expect_built(TypeBuilder& builder, std::vector<TypePart> parts, std::int64_t extent,
+                  const Size& size) {
+  auto type = builder.build(builder.sequence(std::move(parts)), extent);
+  ASSERT_TRUE(type.has_value());
+  EXPECT_EQ(size_of(*type).nodes, size.nodes);
+  EXPECT_EQ(size_of(*type).listed, size.listed);
+}
+
 TEST(TypeBuilder, EqualStepsCostOneNodeALevel) {
   TypeBuilder builder;
   TypePart part = TypeBuilder::dense(0, 4);
@@ -290,10 +298,7 @@ TEST(TypeBuilder, IndicesAtEqualStepsAreALoop) {
   TypeBuilder builder;
   std::vector<TypePart> parts;
   for (int i = 0; i < 1000; ++i) TypeBuilder::append(TypeBuilder::dense(12 * i, 4), &parts);
-  auto type = builder.build(builder.sequence(std::move(parts)), 12000);
-  ASSERT_TRUE(type.has_value());
-  EXPECT_EQ(size_of(*type).nodes, 1U);
-  EXPECT_EQ(size_of(*type).listed, 0U);
+  expect_built(builder, std::move(parts), 12000, {1, 0});
 }
 
 TEST(TypeBuilder, IndicesOfAGridAreTwoLoops) {
@@ -302,10 +307,7 @@ TEST(TypeBuilder, IndicesOfAGridAreTwoLoops) {
   for (int row = 0; row < 50; ++row)
     for (int i = 0; i < 20; ++i)
       TypeBuilder::append(TypeBuilder::dense(1000 * row + 12 * i, 4), &parts);
-  auto type = builder.build(builder.sequence(std::move(parts)), 50000);
-  ASSERT_TRUE(type.has_value());
-  EXPECT_EQ(size_of(*type).nodes, 2U);
-  EXPECT_EQ(size_of(*type).listed, 0U);
+  expect_built(builder, std::move(parts), 50000, {2, 0});
 }
 
 TEST(TypeBuilder, APatternOfBlocksIsALoopOfAList) {
@@ -316,10 +318,7 @@ TEST(TypeBuilder, APatternOfBlocksIsALoopOfAList) {
     TypeBuilder::append(TypeBuilder::dense(64 * i + 20, 8), &parts);
     TypeBuilder::append(TypeBuilder::dense(64 * i + 50, 2), &parts);
   }
-  auto type = builder.build(builder.sequence(std::move(parts)), 64000);
-  ASSERT_TRUE(type.has_value());
-  EXPECT_EQ(size_of(*type).nodes, 2U);
-  EXPECT_EQ(size_of(*type).listed, 4U);
+  expect_built(builder, std::move(parts), 64000, {2, 4});
 }
 
 TEST(TypeBuilder, UnequalStepsAreListedOnce) {

@@ -4,10 +4,13 @@
 #include <sched.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "boot_fixture.hpp"
@@ -19,7 +22,9 @@ namespace {
 /// How the processes of a test meet.
 enum class Way : std::uint8_t { launcher, rank_0, folder, peers };
 
-class BoardTest : public testing::TestWithParam<Way> {
+/// With a folder for files.
+template <class Base>
+class InFolder : public Base {
  protected:
   void SetUp() override {
     std::string name = testing::TempDir() + "larklane_boot_XXXXXX";
@@ -27,7 +32,11 @@ class BoardTest : public testing::TestWithParam<Way> {
     folder_ = name;
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
 
+class BoardTest : public InFolder<testing::TestWithParam<Way>> {
+ protected:
   /// Before run(), which runs `body` of each rank below `come` in a thread.
   using Body = std::function<void(Board&)>;
   void run(int size, int come, const char* wait, const Body& body) {
@@ -86,7 +95,6 @@ class BoardTest : public testing::TestWithParam<Way> {
   }
 
   Warnings warnings_;
-  std::string folder_;
   std::mutex gather_mutex_;
   std::condition_variable gather_done_;
   std::vector<std::string> gather_all_;
@@ -304,44 +312,60 @@ TEST_F(OpenTest, AnotherJobIsNotJoined) {
   EXPECT_NE(warnings_.take().find("LARKLANE_JOB"), std::string::npos);
 }
 
+/// Answers every connection to one port, since a process tries again until its time is over.
+class Answering {
+ public:
+  explicit Answering(std::function<void(int fd)> answer)
+      : listener_(std::move(*listen_at({loopback(0)}))), thread_([this, answer] {
+          pollfd polled{listener_.get(), POLLIN, 0};
+          while (!ends_.load(std::memory_order_relaxed)) {  // relaxed: it says nothing else
+            if (::poll(&polled, 1, 1) != 1) continue;
+            const UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+            answer(fd.get());
+          }
+        }) {}
+  ~Answering() {
+    ends_.store(true, std::memory_order_relaxed);  // relaxed: as above
+    thread_.join();
+  }
+  std::string place() const { return "127.0.0.1:" + std::to_string(port_of(listener_.get())); }
+
+ private:
+  std::atomic<bool> ends_{false};
+  UniqueFd listener_;
+  std::thread thread_;
+};
+
 TEST_F(OpenTest, AStrangerAtThePortIsNamed) {
-  auto listener = listen_at({loopback(0)});
-  const std::string place = "127.0.0.1:" + std::to_string(port_of(listener->get()));
-  std::thread stranger([&] {
-    pollfd polled{listener->get(), POLLIN, 0};
-    ::poll(&polled, 1, 120'000);
-    const UniqueFd fd(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const Answering stranger([](int fd) {
     const char text[] = "220 some mail server, ready since a long time\r\n";
-    ::send(fd.get(), text, sizeof text, MSG_NOSIGNAL);
-    listener->reset();
+    ::send(fd, text, sizeof text, MSG_NOSIGNAL);
   });
   // Rank 0 does not serve at an address that is already served.
-  expect_refused(
-      {{"meet", place}, {"rank", "0"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
-      {place, "is not Larklane"}, Errc::kUnreachable);
-  stranger.join();
+  expect_refused({{"meet", stranger.place()},
+                  {"rank", "0"},
+                  {"size", "2"},
+                  {"job", "j"},
+                  {"boot_wait_ns", "300ms"}},
+                 {stranger.place(), "is not Larklane"}, Errc::kUnreachable);
 }
 
 TEST_F(OpenTest, AServerWithoutTheSecretIsRefused) {
-  auto listener = listen_at({loopback(0)});
-  const std::string place = "127.0.0.1:" + std::to_string(port_of(listener->get()));
-  std::thread impostor([&] {
-    pollfd polled{listener->get(), POLLIN, 0};
-    ::poll(&polled, 1, 120'000);
-    const UniqueFd fd(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const Answering impostor([](int fd) {
     const Challenge challenge;
-    ::send(fd.get(), &challenge, sizeof challenge, MSG_NOSIGNAL);
+    ::send(fd, &challenge, sizeof challenge, MSG_NOSIGNAL);
     Hello hello;
-    ::recv(fd.get(), &hello, sizeof hello, MSG_WAITALL);
+    ::recv(fd, &hello, sizeof hello, MSG_WAITALL);
     Welcome welcome;
     welcome.proof = hello.proof;  // the only proof that it has seen
-    ::send(fd.get(), &welcome, sizeof welcome, MSG_NOSIGNAL);
-    listener->reset();
+    ::send(fd, &welcome, sizeof welcome, MSG_NOSIGNAL);
   });
-  expect_refused(
-      {{"meet", place}, {"rank", "1"}, {"size", "2"}, {"job", "j"}, {"boot_wait_ns", "10ms"}},
-      {place, "another job"}, Errc::kUnreachable);
-  impostor.join();
+  expect_refused({{"meet", impostor.place()},
+                  {"rank", "1"},
+                  {"size", "2"},
+                  {"job", "j"},
+                  {"boot_wait_ns", "300ms"}},
+                 {impostor.place(), "another job"}, Errc::kUnreachable);
 }
 
 TEST_F(OpenTest, ALateAnswerIsNotTakenForAnother) {
@@ -407,14 +431,8 @@ TEST_F(OpenTest, PeersThatMakeNoSenseAreRefused) {
 }
 
 /// Files that other processes have left.
-class FolderTest : public OpenTest {
+class FolderTest : public InFolder<OpenTest> {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "larklane_boot_XXXXXX";
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   Settings settings(int rank, const std::string& job, const std::string& size = "2") const {
     return {{"board", folder_},
             {"rank", std::to_string(rank)},
@@ -432,7 +450,7 @@ class FolderTest : public OpenTest {
   std::filesystem::path job_folder() const {
     return std::filesystem::directory_iterator(folder_)->path();
   }
-  std::string folder_, problem_;
+  std::string problem_;
 };
 
 TEST_F(FolderTest, EarlierJobsAreNotSeen) {

@@ -129,6 +129,10 @@ class RawProcess {
     EXPECT_EQ(::connect(fd.get(), name.get(), name.length), 0);
     EXPECT_TRUE(receive(&challenge));
   }
+  /// Introduced.
+  RawProcess(std::uint16_t port, std::uint32_t rank, std::uint32_t size) : RawProcess(port) {
+    EXPECT_TRUE(introduce(rank, size));
+  }
   template <class Message>
   bool receive(Message* message) {
     return ::recv(fd.get(), message, sizeof *message, MSG_WAITALL) == ssize_t{sizeof *message};

@@ -31,8 +31,7 @@ class ServerTest : public testing::Test {
 
 TEST_F(ServerTest, ACardIsAnsweredNowOrWhenItIsThere) {
   ServerThread server(2);
-  RawProcess first(server.port()), second(server.port());
-  ASSERT_TRUE(first.introduce(0, 2) && second.introduce(1, 2));
+  RawProcess first(server.port(), 0, 2), second(server.port(), 1, 2);
   second.send(packed(Kind::ask, 0));
   second.send(packed(Kind::who, 0));  // answered after it: by then the question waits
   EXPECT_EQ(second.next()->kind, Kind::absent);
@@ -44,8 +43,7 @@ TEST_F(ServerTest, ACardIsAnsweredNowOrWhenItIsThere) {
 
 TEST_F(ServerTest, AnEndReachesAskingAndFencedProcesses) {
   ServerThread server(3);
-  RawProcess asks(server.port()), fences(server.port());
-  ASSERT_TRUE(asks.introduce(0, 3) && fences.introduce(2, 3));
+  RawProcess asks(server.port(), 0, 3), fences(server.port(), 2, 3);
   {
     RawProcess dies(server.port());
     ASSERT_TRUE(dies.introduce(1, 3));
@@ -81,8 +79,7 @@ TEST_F(ServerTest, APublishedCardOutlivesItsProcess) {
 
 TEST_F(ServerTest, AFencePassesWithAllRanksAndNamesTheMissing) {
   ServerThread server(2);
-  RawProcess first(server.port()), second(server.port());
-  ASSERT_TRUE(first.introduce(0, 2) && second.introduce(1, 2));
+  RawProcess first(server.port(), 0, 2), second(server.port(), 1, 2);
   for (int turn = 0; turn < 3; ++turn) {
     first.send(packed(Kind::fence, 0));
     first.send(packed(Kind::who, 0));
@@ -186,8 +183,7 @@ TEST_F(ServerTest, AMalformedRecordEndsItsProcess) {
         packed(Kind::card, 0, bytes_of("x")), publish + publish,
         packed(Kind::fence, 0) + packed(Kind::fence, 0)}) {
     ServerThread server(2);
-    RawProcess first(server.port()), second(server.port());
-    ASSERT_TRUE(first.introduce(0, 2) && second.introduce(1, 2));
+    RawProcess first(server.port(), 0, 2), second(server.port(), 1, 2);
     first.send(nonsense);
     EXPECT_TRUE(first.is_cut_off());
     second.send(packed(Kind::fence, 0));
@@ -198,8 +194,7 @@ TEST_F(ServerTest, AMalformedRecordEndsItsProcess) {
 
 TEST_F(ServerTest, AProcessThatReadsNothingIsDropped) {
   ServerThread server(2);
-  RawProcess first(server.port()), greedy(server.port());
-  ASSERT_TRUE(first.introduce(0, 2) && greedy.introduce(1, 2));
+  RawProcess first(server.port(), 0, 2), greedy(server.port(), 1, 2);
   first.send(packed(Kind::publish, 0, bytes_of(std::string(kCardBytesMax, 'c'))));
   // Some 40 MB of answers: more than the kernel's buffers and the server's hold.
   std::string questions;

@@ -25,6 +25,7 @@
 
 #include "base/log.hpp"
 #include "base/unique_fd.hpp"
+#include "control/local/socket.hpp"
 #include "control/plane/plane.hpp"
 #include "control/plane/wire.hpp"
 
@@ -234,15 +235,7 @@ class RawPeer {
     msghdr message{};
     message.msg_iov = &vector;
     message.msg_iovlen = 1;
-    if (!fds.empty()) {
-      message.msg_control = control;
-      message.msg_controllen = CMSG_SPACE(fds.size_bytes());
-      cmsghdr* const header = CMSG_FIRSTHDR(&message);
-      header->cmsg_level = SOL_SOCKET;
-      header->cmsg_type = SCM_RIGHTS;
-      header->cmsg_len = CMSG_LEN(fds.size_bytes());
-      std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
-    }
+    if (!fds.empty()) attach_fds(message, control, fds);
     return ::sendmsg(fd.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
   }
   /// Waits until the other side has closed the connection.

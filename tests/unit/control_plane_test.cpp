@@ -27,6 +27,16 @@ class AnyPlaneTest : public ControlTest, public testing::WithParamInterface<Net>
  protected:
   bool is_remote() const { return GetParam() == Net::remote; }
   Place fresh_place() const { return control::fresh_place(GetParam()); }
+  /// A place, and its name for when it has been moved.
+  struct Named {
+    Place place;
+    Address name;
+  };
+  Named named_place() const {
+    Place place = fresh_place();
+    Address name = place.address;
+    return {std::move(place), std::move(name)};
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Local, AnyPlaneTest, testing::Values(Net::local));
 INSTANTIATE_TEST_SUITE_P(Remote, AnyPlaneTest, testing::Values(Net::remote));
@@ -85,22 +95,20 @@ void run_on_helper(Plane& plane, const std::function<void()>& work) {
 }
 
 TEST_P(AnyPlaneTest, RecordsTravelBothWays) {
-  Place a_place = fresh_place();
-  const Address a_name = a_place.address;
-  Place b_place = fresh_place();
-  const Address b_name = b_place.address;
+  Named a_at = named_place();
+  Named b_at = named_place();
   Inbox a_in;
   Inbox b_in;
   b_in.react = [](Peer& from, const Record& record) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(record.payload.data()) % 8, 0U);
     EXPECT_TRUE(from.send(static_cast<std::uint16_t>(record.kind + 1), record.payload).ok());
   };
-  const auto a = make_plane(std::move(a_place), a_in);
-  const auto b = make_plane(std::move(b_place), b_in);
-  EXPECT_EQ(a->own_address(), is_remote() ? RemoteAddress::parse(a_name)->name : a_name);
-  Peer* const to_b = must_connect(*a, b_name);
-  EXPECT_EQ(must_connect(*a, b_name), to_b);
-  EXPECT_EQ(to_b->address(), b_name);
+  const auto a = make_plane(std::move(a_at.place), a_in);
+  const auto b = make_plane(std::move(b_at.place), b_in);
+  EXPECT_EQ(a->own_address(), is_remote() ? RemoteAddress::parse(a_at.name)->name : a_at.name);
+  Peer* const to_b = must_connect(*a, b_at.name);
+  EXPECT_EQ(must_connect(*a, b_at.name), to_b);
+  EXPECT_EQ(to_b->address(), b_at.name);
   EXPECT_EQ(to_b->is_remote(), is_remote());
   EXPECT_EQ(to_b->pid(), is_remote() ? 0 : ::getpid());
   EXPECT_EQ(to_b->same_process(), !is_remote());
@@ -118,7 +126,7 @@ TEST_P(AnyPlaneTest, RecordsTravelBothWays) {
     EXPECT_EQ(answers[i].payload, payloads[i]);
   }
   for (const auto& record : b_in.take()) {
-    EXPECT_EQ(record.from->address(), a_name);
+    EXPECT_EQ(record.from->address(), a_at.name);
     EXPECT_EQ(record.from->same_process(), !is_remote());
   }
   EXPECT_EQ(a->counters().records_sent, payloads.size());
@@ -156,13 +164,12 @@ TEST_F(PlaneTest, ConnectReportsTheReasonOfARefusal) {
 TEST_P(AnyPlaneTest, FifoPerPeerFromAnyThread) {
   constexpr std::uint32_t kThreads = 4;
   constexpr std::uint32_t kEach = 3000;
-  Place b_place = fresh_place();
-  const Address b_name = b_place.address;
+  Named b_at = named_place();
   Inbox a_in;
   Inbox b_in;
   const auto a = make_plane(fresh_place(), a_in);
-  const auto b = make_plane(std::move(b_place), b_in);
-  Peer* const to_b = must_connect(*a, b_name);
+  const auto b = make_plane(std::move(b_at.place), b_in);
+  Peer* const to_b = must_connect(*a, b_at.name);
   std::mutex order;
   std::uint32_t next = 0;
   std::vector<std::thread> threads;
@@ -225,17 +232,16 @@ TEST_F(PlaneTest, DescriptorsArriveWithTheirRecord) {
 }
 
 TEST_P(AnyPlaneTest, BacklogHoldsRecordsUntilThereIsAHelper) {
-  Place b_place = fresh_place();
-  const Address b_name = b_place.address;
+  Named b_at = named_place();
   Inbox a_in;
   Inbox b_in;
   const auto a = make_plane(fresh_place(), a_in);
-  Peer* const to_b = must_connect(*a, b_name);
+  Peer* const to_b = must_connect(*a, b_at.name);
   const UniqueFd fd = memfd_with("early");
   std::vector<int> numbers;
   if (!is_remote()) numbers.push_back(fd.get());
   for (std::uint16_t i = 0; i < 50; ++i) EXPECT_TRUE(to_b->send(i, {}, numbers).ok());
-  const auto b = make_plane(std::move(b_place), b_in);
+  const auto b = make_plane(std::move(b_at.place), b_in);
   ASSERT_TRUE(b_in.wait_for_records(50));
   const auto records = b_in.take();
   for (std::uint16_t i = 0; i < 50; ++i) {
@@ -250,14 +256,13 @@ TEST_P(AnyPlaneTest, ASlowReceiverNeverBlocksTheSender) {
   const std::uint32_t records_total = is_remote() ? 30'000 : 100'000;
   const std::string filler(is_remote() ? 1000 : 0, 'x');
   constexpr std::uint32_t kFdEvery = 1000;
-  Place b_place = fresh_place();
-  const Address b_name = b_place.address;
+  Named b_at = named_place();
   Inbox a_in;
   Inbox b_in;
   b_in.set_gate(false);
   const auto a = make_plane(fresh_place(), a_in);
-  const auto b = make_plane(std::move(b_place), b_in);
-  Peer* const to_b = must_connect(*a, b_name);
+  const auto b = make_plane(std::move(b_at.place), b_in);
+  Peer* const to_b = must_connect(*a, b_at.name);
   for (std::uint32_t i = 0; i < records_total; ++i) {
     UniqueFd fd;
     std::vector<int> numbers;
@@ -282,12 +287,11 @@ TEST_P(AnyPlaneTest, ASlowReceiverNeverBlocksTheSender) {
 }
 
 TEST_P(AnyPlaneTest, APeerThatTakesNothingCostsBoundedMemory) {
-  Place b_place = fresh_place();
-  const Address b_name = b_place.address;
+  Named b_at = named_place();
   Inbox in;
   const auto plane = make_plane(fresh_place(), in);
   allow_warning("before it had proven itself");
-  Peer* const peer = must_connect(*plane, b_name);
+  Peer* const peer = must_connect(*plane, b_at.name);
   const std::string payload(kRecordBytesMax, 'x');
   int count = 0;
   for (; peer->has_room() && count < 20'000; ++count)
@@ -297,21 +301,20 @@ TEST_P(AnyPlaneTest, APeerThatTakesNothingCostsBoundedMemory) {
   // A send that has begun goes on.
   EXPECT_TRUE(peer->send(0, bytes_of(payload)).ok());
   EXPECT_TRUE(peer->send_later(0, bytes_of(payload)).ok());
-  b_place = {};
+  b_at.place = {};
   EXPECT_TRUE(in.wait_for_down());
   EXPECT_TRUE(peer->is_down());
 }
 
 TEST_P(AnyPlaneTest, TheEndSendsQueuedRecords) {
   constexpr std::uint32_t kRecords = 2000;  // ten times the capacity of a socket
-  Place b_place = fresh_place();
-  const Address b_name = b_place.address;
+  Named b_at = named_place();
   Inbox a_in;
   Inbox b_in;
-  const auto b = make_plane(std::move(b_place), b_in);
+  const auto b = make_plane(std::move(b_at.place), b_in);
   {
     const auto a = make_plane(fresh_place(), a_in);
-    Peer* const to_b = must_connect(*a, b_name);
+    Peer* const to_b = must_connect(*a, b_at.name);
     const std::string payload(1000, 'x');
     for (std::uint32_t i = 0; i < kRecords; ++i) ASSERT_TRUE(to_b->send(0, bytes_of(payload)).ok());
   }
@@ -398,25 +401,23 @@ TEST_F(PlaneTest, WorkPostedBeforeTheEndRuns) {
 }
 
 TEST_P(AnyPlaneTest, TheHandlerMayConnectAndSend) {
-  Place c_place = fresh_place();
-  const Address c_name = c_place.address;
-  Place b_place = fresh_place();
-  const Address b_name = b_place.address;
+  Named c_at = named_place();
+  Named b_at = named_place();
   Inbox a_in;
   Inbox b_in;
   Inbox c_in;
   std::atomic<Plane*> b_plane{nullptr};
   b_in.react = [&](Peer&, const Record& record) {
     // acquire: pairs with the store below
-    Result<Peer*> to_c = b_plane.load(std::memory_order_acquire)->connect(c_name);
+    Result<Peer*> to_c = b_plane.load(std::memory_order_acquire)->connect(c_at.name);
     ASSERT_TRUE(to_c);
     EXPECT_TRUE((*to_c)->send(record.kind, record.payload).ok());
   };
   const auto a = make_plane(fresh_place(), a_in);
-  const auto b = make_plane(std::move(b_place), b_in);
-  const auto c = make_plane(std::move(c_place), c_in);
+  const auto b = make_plane(std::move(b_at.place), b_in);
+  const auto c = make_plane(std::move(c_at.place), c_in);
   b_plane.store(b.get(), std::memory_order_release);  // pairs with the load above
-  Peer* const to_b = must_connect(*a, b_name);
+  Peer* const to_b = must_connect(*a, b_at.name);
   for (std::uint16_t i = 0; i < 100; ++i) ASSERT_TRUE(to_b->send(i, bytes_of("forward")).ok());
   ASSERT_TRUE(c_in.wait_for_records(100));
   EXPECT_EQ(c_in.take()[99].kind, 99);
@@ -447,13 +448,12 @@ TEST_F(PlaneTest, AFullBacklogIsRetried) {
 }
 
 TEST_P(AnyPlaneTest, KeptRecordsLeaveInOrderAndByThemselves) {
-  Place b_place = fresh_place();
-  const Address b_name = b_place.address;
+  Named b_at = named_place();
   Inbox a_in;
   Inbox b_in;
   auto a = make_plane(fresh_place(), a_in);
-  const auto b = make_plane(std::move(b_place), b_in);
-  Peer* const to_b = must_connect(*a, b_name);
+  const auto b = make_plane(std::move(b_at.place), b_in);
+  Peer* const to_b = must_connect(*a, b_at.name);
   std::size_t count = 0;
   const auto arrive = [&](std::uint16_t first, std::size_t more) {
     ASSERT_TRUE(b_in.wait_for_records(count += more));
@@ -485,13 +485,12 @@ TEST_P(AnyPlaneTest, KeptRecordsLeaveInOrderAndByThemselves) {
 }
 
 TEST_P(AnyPlaneTest, AnIdleHelperSleeps) {
-  Place b_place = fresh_place();
-  const Address b_name = b_place.address;
+  Named b_at = named_place();
   Inbox a_in;
   Inbox b_in;
   const auto a = make_plane(fresh_place(), a_in);
-  const auto b = make_plane(std::move(b_place), b_in);
-  ASSERT_TRUE(must_connect(*a, b_name)->send(0, {}).ok());
+  const auto b = make_plane(std::move(b_at.place), b_in);
+  ASSERT_TRUE(must_connect(*a, b_at.name)->send(0, {}).ok());
   ASSERT_TRUE(b_in.wait_for_records(1));
   const auto switches = [] {
     std::vector<std::string> all;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/unique_fd.hpp"
+#include "unit/fork_with_pipe.hpp"
 
 namespace larklane::control {
 
@@ -22,18 +23,14 @@ class Process {
   /// `body` runs in the child; it may send numbers to its parent. Its result is the exit status.
   using Tell = std::function<void(std::uint64_t)>;
   explicit Process(const std::function<int(const Tell&)>& body) {
-    int ends[2] = {-1, -1};
-    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-    told_.reset(ends[0]);
-    pid_ = ::fork();
+    pid_ = fork_with_pipe(&told_);
     if (pid_ == 0) {
-      const int out = ends[1];
+      const int out = told_.get();
       const int status = body([out](std::uint64_t number) {
         if (::write(out, &number, sizeof number) != sizeof number) ::_exit(99);
       });
       ::_exit(status);
     }
-    ::close(ends[1]);
   }
   ~Process() {
     if (pid_ > 0) kill();

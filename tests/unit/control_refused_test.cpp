@@ -58,6 +58,13 @@ bool connects(Side& side, const std::vector<Listener>& listening) {
   return side.plane->connect(listening.front().address).has_value();
 }
 
+/// Opens the side, whose `calls` fail from now on. @return 0; else what the child returns
+template <class... Arguments>
+int open_refusing(Side& side, const char* calls, int error, Arguments... arguments) {
+  if (refuse_calls(calls, error) != 0) return kNoFilters;
+  return side.open(arguments...) ? 0 : 1;
+}
+
 /// @return of a child: 0; 77: no filters; else which of its checks failed
 int in_child(const std::function<int(Side&)>& body) {
   Process child([&](const Process::Tell&) {
@@ -78,8 +85,7 @@ TEST(RefusedCalls, AListenerThatCanNotAcceptEndsPeers) {
   for (const int error : {EPERM, ENOSYS, EACCES}) {
     EXPECT_CHILD([error](Side& side) {
       const auto listening = listeners({side.other});
-      if (refuse_calls("accept4,accept", error) != 0) return kNoFilters;
-      if (!side.open()) return 1;
+      if (const int failed = open_refusing(side, "accept4,accept", error)) return failed;
       if (!connects(side, listening)) return 2;
       RawPeer raw(fresh_address());
       if (!raw.connect(side.own)) return 3;
@@ -95,8 +101,7 @@ TEST(RefusedCalls, AListenerThatCanNotAcceptEndsPeers) {
 TEST(RefusedCalls, WithoutAccept4ConnectionsAreAccepted) {
   for (const int error : {EPERM, ENOSYS}) {
     EXPECT_CHILD([error](Side& side) {
-      if (refuse_calls("accept4", error) != 0) return kNoFilters;
-      if (!side.open()) return 1;
+      if (const int failed = open_refusing(side, "accept4", error)) return failed;
       RawPeer raw(fresh_address());
       if (!raw.connect(side.own) || !raw.send_hello()) return 2;
       const std::string record = RawPeer::record(7, "heard");
@@ -110,8 +115,8 @@ TEST(RefusedCalls, WithoutDescriptorsForEverPeersEnd) {
   EXPECT_CHILD([](Side& side) {
     const auto listening = listeners({side.other});
     // no limit of the process: UBSan needs descriptors, too
-    if (refuse_calls("accept4,accept", EMFILE) != 0) return kNoFilters;
-    if (!side.open(/*accept_ns=*/50'000'000)) return 1;
+    if (const int failed = open_refusing(side, "accept4,accept", EMFILE, /*accept_ns=*/50'000'000))
+      return failed;
     if (!connects(side, listening)) return 2;
     RawPeer raw(fresh_address());
     if (!raw.connect(side.own)) return 3;
@@ -125,8 +130,7 @@ TEST(RefusedCalls, APeerThatNothingCanBeSentToIsDown) {
   for (const int error : {EPERM, ENOSYS, EACCES}) {
     EXPECT_CHILD([error](Side& side) {
       const auto listening = listeners({side.other});
-      if (refuse_calls("sendmsg", error) != 0) return kNoFilters;
-      if (!side.open()) return 1;
+      if (const int failed = open_refusing(side, "sendmsg", error)) return failed;
       (void)connects(side, listening);
       return side.is_down("nothing can be sent to it (sendmsg)") ? 0 : 2;
     });
@@ -135,8 +139,7 @@ TEST(RefusedCalls, APeerThatNothingCanBeSentToIsDown) {
 
 TEST(RefusedCalls, AConnectionThatCanNotBeReadIsClosed) {
   EXPECT_CHILD([](Side& side) {
-    if (refuse_calls("recvmsg", EPERM) != 0) return kNoFilters;
-    if (!side.open()) return 1;
+    if (const int failed = open_refusing(side, "recvmsg", EPERM)) return failed;
     RawPeer raw(fresh_address());
     if (!raw.connect(side.own)) return 2;
     (void)raw.send_hello();  // it may be closed by now
@@ -165,8 +168,7 @@ TEST(RefusedCalls, KeptRecordsLeaveWithoutATimer) {
 
 TEST(RefusedCalls, AHelperThatCanNotSleepEndsPeersAndIsJoined) {
   EXPECT_CHILD([](Side& side) {
-    if (refuse_calls("epoll_wait", EPERM) != 0) return kNoFilters;
-    if (!side.open()) return 1;
+    if (const int failed = open_refusing(side, "epoll_wait", EPERM)) return failed;
     RawPeer raw(fresh_address());
     if (raw.connect(side.own) && !raw.is_cut_off()) return 2;
     side.plane.reset();

@@ -35,6 +35,16 @@ class RemoteTest : public ControlTest {
     const Status sent = peer.send(1, bytes_of("lost"));
     EXPECT_TRUE(sent.ok() || sent == Status(Errc::kUnreachable, error)) << errc_name(sent.code());
   }
+  struct Named {
+    std::unique_ptr<Plane> plane;
+    Address address;
+  };
+  Named impatient_plane(std::uint64_t silence_ns) {
+    Place own = fresh_place();
+    own.remote->silence_ns = silence_ns;
+    Address address = own.address;
+    return {make_plane(std::move(own), in_), std::move(address)};
+  }
   Inbox in_;
 };
 
@@ -223,10 +233,7 @@ TEST_F(RemoteTest, SomethingElseListens) {
 }
 
 TEST_F(RemoteTest, ASilentConnectionIsDropped) {
-  Place own = fresh_place();
-  own.remote->silence_ns = 200'000'000;
-  const Address address = own.address;
-  const auto plane = make_plane(std::move(own), in_);
+  const auto [plane, address] = impatient_plane(200'000'000);
   RawRemote silent;
   RawRemote halfway;
   ASSERT_TRUE(silent.connect(address));
@@ -366,10 +373,7 @@ TEST_F(RemoteTest, SentRecordsAreDeliveredBeforeTheEnd) {
 }
 
 TEST_F(RemoteTest, AHalfClosedPeerIsNotWaitedForForEver) {
-  Place own = fresh_place();
-  own.remote->silence_ns = 300'000'000;
-  const Address address = own.address;
-  const auto plane = make_plane(std::move(own), in_);
+  const auto [plane, address] = impatient_plane(300'000'000);
   RawRemote raw;
   ASSERT_TRUE(raw.introduce(address) && raw.send_record(0, "first"));
   Peer* const peer = must_connect(*plane, raw.listener.address.text());

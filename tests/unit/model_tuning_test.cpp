@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "model/groups.hpp"
 #include "model/tuning.hpp"
 #include "model/tuning_file.hpp"
 
@@ -146,6 +147,11 @@ TEST(ModelTuning, AnErrorIsNamedWithItsLine) {
       {"8 65536 1", "8 65536 9", "line 13: groups are 1 to"},
       {"8 65536 1", "0 65536 0", "line 13: groups are 1 to"},
       {"8 65536 1", "8 65536", "line 13: wanted: partitions, bytes, groups"},
+      {"8 65536 1", "8 65536 1 0", "line 13: queue pairs are 1 to 16"},
+      {"8 65536 1", "8 65536 1 17", "line 13: queue pairs are 1 to 16"},
+      {"8 65536 1", "8 65536 1 x", "line 13: wanted: partitions, bytes, groups, and maybe queue"},
+      {"8 65536 1", "8 65536 1 -1", "line 13: wanted"},
+      {"8 65536 1", "8 65536 1 2 3", "line 13: wanted"},
       {"8 65536 1", "4294967297 65536 1", "line 13: wanted"},
       {"8 1048576 4", "8 65536 4", "line 14: not after"},
       {"end\n", "end\ngroups 64 1 1\n", "line 17: more after the end"},
@@ -204,6 +210,23 @@ TEST(ModelTuning, TheNearestRangeAndTheEntryAtOrBelow) {
   EXPECT_EQ(tuning.groups_of(8, 1 << 30), 4u);
   EXPECT_EQ(tuning.groups_of(32, 1 << 30), 2u);
   EXPECT_EQ(tuning.groups_of(16, 1 << 30), std::nullopt);
+}
+
+TEST(ModelTuning, AnEntryMayHaveQueuePairs) {
+  const std::string text =
+      with(with(with(kText, "best number of groups", "best number of groups, of queue pairs"),
+                "65536 1\n", "65536 1 16\n"),
+           "1048576 4\n", "1048576 4 2\n");
+  const Tuning tuning = parsed(text);
+  EXPECT_EQ(tuning.print(), text);
+  EXPECT_EQ(tuning.entry_of(8, 65535), nullptr);
+  EXPECT_EQ(tuning.entry_of(8, 65536)->queues, 16u);
+  EXPECT_EQ(tuning.entry_of(8, 1 << 30)->queues, 2u);
+  EXPECT_EQ(tuning.entry_of(32, 1 << 30)->queues, 0u) << "a table of before";
+  EXPECT_EQ(tabled_queues(&tuning, 8, 8192), 16u);
+  EXPECT_EQ(tabled_queues(&tuning, 8, 131072), 2u);
+  EXPECT_EQ(tabled_queues(&tuning, 16, 131072), 0u);
+  EXPECT_EQ(tabled_queues(nullptr, 8, 131072), 0u);
 }
 
 TEST(ModelTuning, HostTypes) {

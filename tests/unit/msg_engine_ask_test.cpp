@@ -30,9 +30,7 @@ class AskTest : public JobTest {
   AskTest() : JobTest(asking()), sent_(queue(0)), heard_(queue(1)) {}
 
   PostOptions telling(CompletionObject& object, const Region* region = nullptr) {
-    PostOptions options;
-    options.completion = &object;
-    options.signals_always = true;
+    PostOptions options = msg::telling(object);
     options.region = region;
     return options;
   }

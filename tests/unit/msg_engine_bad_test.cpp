@@ -19,12 +19,7 @@ class EngineBadTest : public testing::Test {
     told_.emplace(std::move(CompletionQueue::create(job_.at(1).domain).value()));
   }
   Vci& vci(int rank) { return *job_.at(rank).vci; }
-  PostOptions telling() {
-    PostOptions options;
-    options.completion = &*told_;
-    options.signals_always = true;
-    return options;
-  }
+  PostOptions telling() { return msg::telling(*told_); }
 
   Job job_;
   std::optional<CompletionQueue> told_;

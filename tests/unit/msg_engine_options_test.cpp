@@ -14,7 +14,7 @@
 namespace larklane::msg {
 namespace {
 
-PostOptions telling(const CompletionObject& object) {
+PostOptions completing(const CompletionObject& object) {
   PostOptions options;
   options.completion = &object;
   return options;
@@ -33,8 +33,8 @@ class Pair {
       wanted.insert(wanted.end(), start, start + piece.bytes);
     }
     std::vector<std::byte> into(wanted.size());
-    EXPECT_TRUE(post_recv(*job_.at(1).vci, 0, 7, into.data(), into.size(), telling(heard_)));
-    const Post answer = post_send(*job_.at(0).vci, 1, 7, pieces, telling(sent_)).value();
+    EXPECT_TRUE(post_recv(*job_.at(1).vci, 0, 7, into.data(), into.size(), completing(heard_)));
+    const Post answer = post_send(*job_.at(0).vci, 1, 7, pieces, completing(sent_)).value();
     job_.settle();
     EXPECT_EQ(sent_.pop().has_value(), answer == Post::posted);
     const auto heard = heard_.pop();
@@ -178,7 +178,7 @@ TEST(EngineOptions, APacketHoldsAsMuchAsARecord) {
   EXPECT_EQ(post_send(vci, 1, 7, packet, most).value(), Post::done);
   std::vector<std::byte> into(most);
   CompletionQueue told = CompletionQueue::create(pair.job().at(1).domain).value();
-  EXPECT_EQ(post_recv(*pair.job().at(1).vci, 0, 7, into.data(), most, telling(told)).value(),
+  EXPECT_EQ(post_recv(*pair.job().at(1).vci, 0, 7, into.data(), most, completing(told)).value(),
             Post::posted);
   pair.job().settle();
   EXPECT_EQ(into, from);
@@ -207,7 +207,7 @@ TEST(EngineRetryCounts, APostWithoutAPlaceToWaitIsCountedSo) {
   }
   ASSERT_EQ(vci.inside().awaited().count(), options.lane.operations);
   const std::uint64_t before = vci.retry_counts().no_operation;
-  EXPECT_EQ(post_send(vci, 0, 1, from.data(), from.size(), telling(told)).value(), Post::retry);
+  EXPECT_EQ(post_send(vci, 0, 1, from.data(), from.size(), completing(told)).value(), Post::retry);
   EXPECT_EQ(vci.retry_counts().no_operation, before + 1);
   job.settle();
   while (const auto completion = mail.pop()) free_buffer(completion->buffer);
@@ -218,13 +218,13 @@ TEST(EngineRetryCounts, OthersThatWaitAreAReason) {
   job.connect_all();
   Vci& vci = *job.at(0).vci;
   CompletionQueue told = CompletionQueue::create(job.at(0).domain).value();
-  PostOptions queued = telling(told);
+  PostOptions queued = completing(told);
   queued.queues = true;
   while (post_send(vci, 1, 1, "abc", 3).value() == Post::done) {
   }
   EXPECT_EQ(post_send(vci, 1, 1, "abc", 3, queued).value(), Post::posted);
   const std::uint64_t before = vci.retry_counts().behind;
-  EXPECT_EQ(post_send(vci, 1, 1, "abc", 3, telling(told)).value(), Post::retry);
+  EXPECT_EQ(post_send(vci, 1, 1, "abc", 3, completing(told)).value(), Post::retry);
   EXPECT_EQ(vci.retry_counts().behind, before + 1);
   EXPECT_EQ(vci.retry_counts().no_memory, 0u);
 }
@@ -253,7 +253,7 @@ TEST(EngineRetryCounts, EachRefusalHasItsReason) {
   CompletionQueue heard = CompletionQueue::create(job.at(0).domain).value();
   std::uint64_t refused = 0;
   for (int i = 0; i < 20; ++i)
-    refused += post_recv(vci, 1, 9, &room, sizeof room, telling(heard)).value() == Post::retry;
+    refused += post_recv(vci, 1, 9, &room, sizeof room, completing(heard)).value() == Post::retry;
   EXPECT_GT(refused, 0u);
   EXPECT_EQ(vci.retry_counts().no_operation, refused);
 

@@ -52,12 +52,6 @@ class PiecesTest : public JobTest {
  protected:
   PiecesTest() : sent_(queue(0)), heard_(queue(1)) {}
 
-  PostOptions telling(CompletionObject& object) {
-    PostOptions options;
-    options.completion = &object;
-    options.signals_always = true;
-    return options;
-  }
   /// Any receive of `bytes` bytes, and that it brings `wanted`.
   void expect_receives(const std::vector<std::byte>& wanted) {
     std::vector<std::byte> into(wanted.size());

@@ -17,8 +17,7 @@ constexpr std::uint64_t kLengths[] = {0, 1, 100, kEager, kEager + 1, 5000};
 class EngineTest : public JobTest {
  protected:
   PostOptions telling(CompletionObject& object, bool always = true) {
-    PostOptions options;
-    options.completion = &object;
+    PostOptions options = msg::telling(object);
     options.user_context = this;
     options.signals_always = always;
     return options;

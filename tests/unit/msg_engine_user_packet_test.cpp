@@ -22,9 +22,7 @@ class UserPacketTest : public JobTest {
   UserPacketTest() : sent_(queue(0)), heard_(queue(1)) {}
 
   PostOptions telling(CompletionObject& object, bool queues = false) {
-    PostOptions options;
-    options.completion = &object;
-    options.signals_always = true;
+    PostOptions options = msg::telling(object);
     options.queues = queues;
     return options;
   }

@@ -140,6 +140,14 @@ struct Job {
   std::vector<std::unique_ptr<JobProcess>> processes;
 };
 
+/// Every post signals `object`.
+inline PostOptions telling(CompletionObject& object) {
+  PostOptions options;
+  options.completion = &object;
+  options.signals_always = true;
+  return options;
+}
+
 /// Posts and their ends, between processes that know each other.
 class JobTest : public testing::Test {
  public:

@@ -43,6 +43,15 @@ struct Both {
   Nodes<MatchMessage> messages;
 };
 
+template <class Body>
+void for_each_kind(std::uint32_t bucket_count, Body body) {
+  for (const Kind kind : kKinds) {
+    Both nodes;
+    const auto engine = make(kind, bucket_count);
+    body(*engine, nodes);
+  }
+}
+
 TEST(Match, ABucketCountIsAPowerOfTwo) {
   for (const std::uint32_t wrong : {0u, 3u, 1000u, MatchingEngine::kBucketCountMax * 2})
     EXPECT_EQ(MatchingEngine::create({.bucket_count = wrong}).error().code(),
@@ -57,91 +66,79 @@ TEST(Match, SizesArePinned) {
 }
 
 TEST(Match, AnEntryThatCantWaitMatchesNowOrNever) {
-  for (const Kind kind : kKinds) {
-    const auto engine = make(kind);
-    Both nodes;
+  for_each_kind(16, [](MatchingEngine& engine, Both& nodes) {
     MatchReceive& posted = nodes.receives.add(3, 5);
-    EXPECT_EQ(engine->match_now({3, 5, MatchPolicy::rank_tag}), nullptr);
-    EXPECT_EQ(engine->insert_receive(posted), nullptr);
-    EXPECT_EQ(engine->match_now({3, 6, MatchPolicy::rank_tag}), nullptr);
-    EXPECT_EQ(engine->match_now({3, 5, MatchPolicy::rank_tag}), &posted);
-    EXPECT_EQ(engine->counts().waiting, 0u);
-  }
+    EXPECT_EQ(engine.match_now({3, 5, MatchPolicy::rank_tag}), nullptr);
+    EXPECT_EQ(engine.insert_receive(posted), nullptr);
+    EXPECT_EQ(engine.match_now({3, 6, MatchPolicy::rank_tag}), nullptr);
+    EXPECT_EQ(engine.match_now({3, 5, MatchPolicy::rank_tag}), &posted);
+    EXPECT_EQ(engine.counts().waiting, 0u);
+  });
 }
 
 TEST(Match, AllThatWaitsIsTakenOutOnce) {
-  for (const Kind kind : kKinds) {
-    const auto engine = make(kind, 2);
-    Both nodes;
+  for_each_kind(2, [](MatchingEngine& engine, Both& nodes) {
     std::vector<MatchReceive*> receives;
     std::vector<MatchMessage*> messages;
     for (std::uint32_t i = 0; i < 9; ++i) {
-      EXPECT_EQ(engine->insert_receive(nodes.receives.add(1, i / 2)), nullptr);
-      EXPECT_EQ(engine->insert_message(nodes.messages.add(2, i / 2)), nullptr);
+      EXPECT_EQ(engine.insert_receive(nodes.receives.add(1, i / 2)), nullptr);
+      EXPECT_EQ(engine.insert_message(nodes.messages.add(2, i / 2)), nullptr);
     }
     MatchingEngine::Sweep of_receives, of_messages;
-    while (MatchReceive* const receive = engine->take_receive(of_receives))
+    while (MatchReceive* const receive = engine.take_receive(of_receives))
       receives.push_back(receive);
-    while (MatchMessage* const message = engine->take_message(of_messages))
+    while (MatchMessage* const message = engine.take_message(of_messages))
       messages.push_back(message);
     for (auto& receive : nodes.receives.all) EXPECT_EQ(std::ranges::count(receives, &receive), 1);
     for (auto& message : nodes.messages.all) EXPECT_EQ(std::ranges::count(messages, &message), 1);
-    EXPECT_EQ(engine->counts().waiting, 0u);
-  }
+    EXPECT_EQ(engine.counts().waiting, 0u);
+  });
 }
 
 TEST(Match, TheSecondToComeGetsTheFirst) {
-  for (const Kind kind : kKinds) {
-    Both nodes;
-    const auto engine = make(kind);
+  for_each_kind(16, [](MatchingEngine& engine, Both& nodes) {
     MatchReceive& posted = nodes.receives.add(3, 5);
-    EXPECT_EQ(engine->insert_receive(posted), nullptr);
-    EXPECT_EQ(engine->insert_message(nodes.messages.add(3, 5)), &posted);
+    EXPECT_EQ(engine.insert_receive(posted), nullptr);
+    EXPECT_EQ(engine.insert_message(nodes.messages.add(3, 5)), &posted);
     MatchMessage& unexpected = nodes.messages.add(3, 5);
-    EXPECT_EQ(engine->insert_message(unexpected), nullptr);
-    EXPECT_EQ(engine->insert_receive(nodes.receives.add(3, 5)), &unexpected);
-    EXPECT_EQ(engine->counts().waiting, 0u);
-  }
+    EXPECT_EQ(engine.insert_message(unexpected), nullptr);
+    EXPECT_EQ(engine.insert_receive(nodes.receives.add(3, 5)), &unexpected);
+    EXPECT_EQ(engine.counts().waiting, 0u);
+  });
 }
 
 TEST(Match, AnotherRankOrTagDoesNotMatch) {
-  for (const Kind kind : kKinds) {
-    Both nodes;
-    const auto engine = make(kind, 1);
-    EXPECT_EQ(engine->insert_receive(nodes.receives.add(1, 2)), nullptr);
-    EXPECT_EQ(engine->insert_message(nodes.messages.add(2, 1)), nullptr);
-    EXPECT_EQ(engine->insert_message(nodes.messages.add(1, 1)), nullptr);
-    EXPECT_EQ(engine->insert_message(nodes.messages.add(2, 2)), nullptr);
-    EXPECT_EQ(engine->counts().waiting, 4u);
-  }
+  for_each_kind(1, [](MatchingEngine& engine, Both& nodes) {
+    EXPECT_EQ(engine.insert_receive(nodes.receives.add(1, 2)), nullptr);
+    EXPECT_EQ(engine.insert_message(nodes.messages.add(2, 1)), nullptr);
+    EXPECT_EQ(engine.insert_message(nodes.messages.add(1, 1)), nullptr);
+    EXPECT_EQ(engine.insert_message(nodes.messages.add(2, 2)), nullptr);
+    EXPECT_EQ(engine.counts().waiting, 4u);
+  });
 }
 
 TEST(Match, NodesAreUsedAgain) {
-  for (const Kind kind : kKinds) {
-    Both nodes;
-    const auto engine = make(kind);
+  for_each_kind(16, [](MatchingEngine& engine, Both& nodes) {
     MatchReceive& receive = nodes.receives.add(0, 0);
     MatchMessage& message = nodes.messages.add(0, 0);
     for (std::uint32_t round = 0; round < 4; ++round) {
       receive.tag = message.tag = round;
-      EXPECT_EQ(engine->insert_receive(receive), nullptr);
-      EXPECT_EQ(engine->insert_message(message), &receive);
-      EXPECT_EQ(engine->insert_message(message), nullptr);
-      EXPECT_EQ(engine->insert_receive(receive), &message);
+      EXPECT_EQ(engine.insert_receive(receive), nullptr);
+      EXPECT_EQ(engine.insert_message(message), &receive);
+      EXPECT_EQ(engine.insert_message(message), nullptr);
+      EXPECT_EQ(engine.insert_receive(receive), &message);
     }
-  }
+  });
 }
 
 // A rank out of range as a message's source is wrong, but no message becomes a receive.
 TEST(Match, ARankOutOfRangeIsNoOtherKind) {
-  for (const Kind kind : kKinds) {
-    Both nodes;
-    const auto engine = make(kind, 1);
+  for_each_kind(1, [](MatchingEngine& engine, Both& nodes) {
     MatchReceive& large = nodes.receives.add(1u << 31, 0);
-    EXPECT_EQ(engine->insert_receive(large), nullptr);
-    EXPECT_EQ(engine->insert_receive(nodes.receives.add(1u << 31, 0)), nullptr);
-    EXPECT_EQ(engine->insert_message(nodes.messages.add(1u << 31, 0)), &large);
-  }
+    EXPECT_EQ(engine.insert_receive(large), nullptr);
+    EXPECT_EQ(engine.insert_receive(nodes.receives.add(1u << 31, 0)), nullptr);
+    EXPECT_EQ(engine.insert_message(nodes.messages.add(1u << 31, 0)), &large);
+  });
 }
 
 // --- exact -----------------------------------------------------------------------------------
@@ -279,23 +276,21 @@ TEST(MatchOrdered, TheMessagesPolicyIsOfNoInterest) {
 // --- cancel ----------------------------------------------------------------------------------
 
 TEST(MatchCancel, OnlyWaitingEntriesAndOnce) {
-  for (const Kind kind : kKinds) {
-    Both nodes;
-    const auto engine = make(kind);
+  for_each_kind(16, [](MatchingEngine& engine, Both& nodes) {
     MatchReceive& receive = nodes.receives.add(1, 2);
-    EXPECT_FALSE(engine->cancel(receive)) << "was never posted";
-    EXPECT_EQ(engine->insert_receive(receive), nullptr);
-    EXPECT_TRUE(engine->cancel(receive));
-    EXPECT_FALSE(engine->cancel(receive));
+    EXPECT_FALSE(engine.cancel(receive)) << "was never posted";
+    EXPECT_EQ(engine.insert_receive(receive), nullptr);
+    EXPECT_TRUE(engine.cancel(receive));
+    EXPECT_FALSE(engine.cancel(receive));
     MatchMessage& message = nodes.messages.add(1, 2);
-    EXPECT_EQ(engine->insert_message(message), nullptr);
-    EXPECT_EQ(engine->insert_receive(receive), &message);
-    EXPECT_FALSE(engine->cancel(receive)) << "got a waiting message";
-    EXPECT_EQ(engine->insert_receive(receive), nullptr);
-    EXPECT_EQ(engine->insert_message(message), &receive);
-    EXPECT_FALSE(engine->cancel(receive)) << "was got by a message";
-    EXPECT_EQ(engine->counts().cancelled, 1u);
-  }
+    EXPECT_EQ(engine.insert_message(message), nullptr);
+    EXPECT_EQ(engine.insert_receive(receive), &message);
+    EXPECT_FALSE(engine.cancel(receive)) << "got a waiting message";
+    EXPECT_EQ(engine.insert_receive(receive), nullptr);
+    EXPECT_EQ(engine.insert_message(message), &receive);
+    EXPECT_FALSE(engine.cancel(receive)) << "was got by a message";
+    EXPECT_EQ(engine.counts().cancelled, 1u);
+  });
 }
 
 // Any one of five is cancelled, in a slot (tag 0) or in the chain (tag 2): the others match, and
@@ -364,29 +359,25 @@ TEST(MatchDead, ReceivesThatOnlyItCouldMatchAreHandedBack) {
 }
 
 TEST(MatchDead, ItsMessagesStay) {
-  for (const Kind kind : kKinds) {
-    Both nodes;
-    const auto engine = make(kind, 1);
+  for_each_kind(1, [](MatchingEngine& engine, Both& nodes) {
     MatchMessage& message = nodes.messages.add(1, 2);
-    EXPECT_EQ(engine->insert_message(message), nullptr);
+    EXPECT_EQ(engine.insert_message(message), nullptr);
     MatchingEngine::Sweep sweep;
-    EXPECT_EQ(engine->take_receive_of(1, sweep), nullptr);
-    EXPECT_EQ(engine->insert_receive(nodes.receives.add(1, 2)), &message);
-  }
+    EXPECT_EQ(engine.take_receive_of(1, sweep), nullptr);
+    EXPECT_EQ(engine.insert_receive(nodes.receives.add(1, 2)), &message);
+  });
 }
 
 // --- counts ----------------------------------------------------------------------------------
 
 TEST(MatchCounts, ByReason) {
-  for (const Kind kind : kKinds) {
-    Both nodes;
-    const auto engine = make(kind, 1);
+  for_each_kind(1, [](MatchingEngine& engine, Both& nodes) {
     for (std::uint32_t tag = 0; tag < 3; ++tag)
-      EXPECT_EQ(engine->insert_receive(nodes.receives.add(0, tag)), nullptr);
+      EXPECT_EQ(engine.insert_receive(nodes.receives.add(0, tag)), nullptr);
     for (std::uint32_t tag = 2; tag < 4; ++tag)
-      (void)engine->insert_message(nodes.messages.add(0, tag));
-    EXPECT_TRUE(engine->cancel(nodes.receives.all[0]));
-    MatchCounts counts = engine->counts();
+      (void)engine.insert_message(nodes.messages.add(0, tag));
+    EXPECT_TRUE(engine.cancel(nodes.receives.all[0]));
+    MatchCounts counts = engine.counts();
     EXPECT_EQ(counts.posted, 3u);
     EXPECT_EQ(counts.unexpected, 1u);
     EXPECT_EQ(counts.matched, 1u);
@@ -394,13 +385,13 @@ TEST(MatchCounts, ByReason) {
     EXPECT_EQ(counts.cancelled, 1u);
     EXPECT_EQ(counts.orphaned, 0u);
     MatchingEngine::Sweep sweep;
-    EXPECT_EQ(engine->take_receive_of(0, sweep), &nodes.receives.all[1]);
-    EXPECT_NE(engine->insert_receive(nodes.receives.add(0, 3)), nullptr);
-    counts = engine->counts();
+    EXPECT_EQ(engine.take_receive_of(0, sweep), &nodes.receives.all[1]);
+    EXPECT_NE(engine.insert_receive(nodes.receives.add(0, 3)), nullptr);
+    counts = engine.counts();
     EXPECT_EQ(counts.matched, 2u);
     EXPECT_EQ(counts.waiting, 0u);
     EXPECT_EQ(counts.orphaned, 1u);
-  }
+  });
 }
 
 }  // namespace

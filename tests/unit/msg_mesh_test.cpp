@@ -71,6 +71,13 @@ class MeshTest : public testing::TestWithParam<bool> {
     card.local = speaker.name();
     put(rank, card.text());
   }
+  /// Has called rank 0; its card is there.
+  std::unique_ptr<Speaker> speaker_of_rank_1() {
+    auto one = std::make_unique<Speaker>(std::string(card_of(0).local) + "-one");
+    one->call(card_of(0).local);
+    put_card(1, *one);
+    return one;
+  }
   static void say_anything(Speaker& two, std::uint64_t seed) {
     loop::Random random(seed);
     for (int i = 0; i < 10; ++i) {
@@ -159,9 +166,8 @@ TEST_P(MeshTest, DepartedPeerStaysGone) {
 TEST_P(MeshTest, PeerThatEndsSilentlyFailsPendingSends) {
   MeshProcess& zero = add(0, 2);
   {
-    Speaker one(std::string(card_of(0).local) + "-one");
-    one.call(card_of(0).local);
-    put_card(1, one);
+    const auto one_p = speaker_of_rank_1();
+    Speaker& one = *one_p;
     ASSERT_TRUE(zero.send(1, 1));
     ASSERT_TRUE(comes([&] { return one.heard(MeshRecord::offer) != 0; }));
   }
@@ -251,11 +257,28 @@ TEST_P(MeshTest, LeavingProcessEndsPostsThatWaitForALink) {
   }
 }
 
-TEST_P(MeshTest, PeerThatIsReadyWithoutAnOfferFailsPendingSends) {
+/// The peer's offer has ended the link before the fetch of the peer's card answers.
+TEST_P(MeshTest, LeavingProcessReportsALinkThatIsOverOnce) {
   MeshProcess& zero = add(0, 2);
+  std::uint64_t into = 0;
+  ASSERT_TRUE(zero.receive(1, 1, &into));
+  ASSERT_TRUE(comes([&] { return table_.waiting() == 1; }));
   Speaker one(std::string(card_of(0).local) + "-one");
   one.call(card_of(0).local);
+  one.say(MeshRecord::offer, MeshOffer{1, 0}, random_bytes(100, 1));
+  EXPECT_TRUE(comes([&] { return zero.unreachable.count() == 1; }));
+  std::thread leaving([&] { zero.close(); });
+  EXPECT_TRUE(comes([&] { return one.heard(MeshRecord::goodbye) == 1; }));
   put_card(1, one);
+  leaving.join();
+  EXPECT_EQ(zero.unreachable.count(), 1);
+  EXPECT_EQ(warnings_.take("rank 1 can't be reached"), 1u);
+}
+
+TEST_P(MeshTest, PeerThatIsReadyWithoutAnOfferFailsPendingSends) {
+  MeshProcess& zero = add(0, 2);
+  const auto one_p = speaker_of_rank_1();
+  Speaker& one = *one_p;
   ASSERT_TRUE(zero.send(1, 1));
   ASSERT_TRUE(comes([&] { return one.heard(MeshRecord::offer) != 0; }));
   one.say(MeshRecord::ready, MeshReady{1, 0, 0});
@@ -265,9 +288,8 @@ TEST_P(MeshTest, PeerThatIsReadyWithoutAnOfferFailsPendingSends) {
 
 TEST_P(MeshTest, ALinkThatWasGivenUpStaysSo) {
   MeshProcess& zero = add(0, 2);
-  Speaker one(std::string(card_of(0).local) + "-one");
-  one.call(card_of(0).local);
-  put_card(1, one);
+  const auto one_p = speaker_of_rank_1();
+  Speaker& one = *one_p;
   const auto nonsense = random_bytes(100, 1);
   for (int i = 1; i <= 3; ++i) {
     one.say(MeshRecord::offer, MeshOffer{1, 0}, nonsense);

@@ -47,8 +47,7 @@ struct BadPeer {
   ~BadPeer() {
     settle();
     end.link.reset();
-    for (const loop::Violation& violation : wire.take_violations())
-      ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
+    expect_no_violations(wire);
   }
   void settle() {
     for (int i = 0; i < 8; ++i) {

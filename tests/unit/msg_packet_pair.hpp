@@ -100,6 +100,11 @@ inline net::Post PacketEnd::post(std::uint32_t number, std::uint32_t bytes) {
   return answer ? *answer : net::Post::retry;
 }
 
+inline void expect_no_violations(loop::Fabric& wire) {
+  for (const loop::Violation& violation : wire.take_violations())
+    ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
+}
+
 /// Two processes with a lane each, and one pair.
 struct PacketPair {
   explicit PacketPair(loop::Fabric::Options network = {}, PacketLane::Options lane = {8, 4},
@@ -118,8 +123,7 @@ struct PacketPair {
     EXPECT_TRUE(b.link == nullptr || b.link->is_quiet());
     a.link.reset();
     b.link.reset();
-    for (const loop::Violation& violation : wire.take_violations())
-      ADD_FAILURE() << loop::offence_name(violation.offence) << ": " << violation.detail;
+    expect_no_violations(wire);
   }
   /// Moves all that has been posted, without the many empty turns of settle().
   void step() {

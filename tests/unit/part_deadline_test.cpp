@@ -30,6 +30,11 @@ class TimedWord {
     EXPECT_TRUE(send_.choose(std::vector<std::uint32_t>{0}).ok());
   }
 
+  /// Both sides.
+  void begin() {
+    start();
+    open();
+  }
   void start() {
     EXPECT_EQ(moved_count_, round_ * shape_.partitions);
     ++round_;
@@ -107,8 +112,7 @@ using Runs = std::vector<Run>;
 
 TEST(PartDeadline, PartitionsInTimeGoTogether) {
   TimedWord word(4);
-  word.start();
-  word.open();
+  word.begin();
   EXPECT_EQ(word.mark(0, 100), Runs{});
   EXPECT_EQ(word.mark(2, 1099), Runs{});
   EXPECT_EQ(word.mark(1, 200), Runs{});
@@ -117,8 +121,7 @@ TEST(PartDeadline, PartitionsInTimeGoTogether) {
 
 TEST(PartDeadline, TheFirstMarkAfterItMovesAllThatIsReady) {
   TimedWord word(6);
-  word.start();
-  word.open();
+  word.begin();
   EXPECT_EQ(word.mark(0, 100), Runs{});
   EXPECT_EQ(word.mark(1, 101), Runs{});
   EXPECT_EQ(word.mark(3, 1100), (Runs{{0, 2}, {3, 1}}));

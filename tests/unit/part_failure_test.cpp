@@ -100,6 +100,11 @@ class Rank {
             std::make_shared<const Typemap>(Typemap::contiguous(1)),
             ""};
   }
+  /// Null: it has failed.
+  SendRequest* started_send(std::vector<std::byte>& buffer, std::int32_t partitions) {
+    auto made = engine().send_init(args(buffer, partitions));
+    return made && (*made)->start().ok() ? *made : nullptr;
+  }
   static Completion complete(Request& request) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     Completion completion = request.poll();
@@ -236,10 +241,9 @@ TEST(PartFailure, NothingIsWrittenAfterTheReceiverHasFailed) {
   constexpr std::uint64_t kBytes = 512 * kMiB;
   const auto sender = [](Rank& rank) {
     std::vector<std::byte> data(kBytes, std::byte{1});
-    auto made = rank.engine().send_init(rank.args(data, 2));
-    CHECK_OR_END(made.has_value());
-    SendRequest& request = **made;
-    CHECK_OR_END(request.start().ok());
+    SendRequest* const started = rank.started_send(data, 2);
+    CHECK_OR_END(started != nullptr);
+    SendRequest& request = *started;
     rank.meet();
     CHECK_OR_END(
         request.pready(0, 2).ok());  // until this round is over the two may not know each other
@@ -344,10 +348,9 @@ TEST(PartFailure, SlotsThatCannotBeReservedFailTheRoundOnBothSides) {
   constexpr std::uint64_t kBytes = 16 * kMiB;
   const auto sender = [](Rank& rank) {
     std::vector<std::byte> data(kBytes, std::byte{1});
-    auto made = rank.engine().send_init(rank.args(data, 16));
-    CHECK_OR_END(made.has_value());
-    SendRequest& request = **made;
-    CHECK_OR_END(request.start().ok());
+    SendRequest* const started = rank.started_send(data, 16);
+    CHECK_OR_END(started != nullptr);
+    SendRequest& request = *started;
     CHECK_OR_END(request.pready(0, 16).ok());
     CHECK_OR_END(Rank::complete(request) == Completion::complete);
     rank.meet();  // the receiver has started again

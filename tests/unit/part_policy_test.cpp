@@ -71,6 +71,17 @@ TEST(PartPolicy, AsksForMeasurementsOnlyIfItUsesThem) {
   EXPECT_EQ(asked, 2);
 }
 
+TEST(PartPolicy, TableAppliesGroupsAndQueuePairs) {
+  model::Tuning tuning;
+  tuning.entries = {{8, 65536, 2, 4}, {8, 1 << 20, 4, 0}};
+  const PolicyPointer table = parsed("table", &tuning);
+  EXPECT_EQ(table->groups(8, 8192), (std::vector<std::uint32_t>{0, 4}));
+  EXPECT_EQ(table->queues(8, 8192), 4u);
+  EXPECT_EQ(table->queues(8, 1 << 17), 0u) << "not searched";
+  EXPECT_EQ(table->queues(4, 8192), 0u) << "no entry";
+  EXPECT_EQ(parsed("static:2")->queues(8, 8192), 0u);
+}
+
 /// Option `policy` and make_policy() have one table.
 TEST(PartPolicy, MakesEachFormThatTheOptionAccepts) {
   const auto rows = Config().rows();

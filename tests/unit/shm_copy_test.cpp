@@ -118,18 +118,29 @@ Two random_pair(loop::Random& random) {
   }
 }
 
+/// A part of two buffers, and the second one after the part's copy.
+struct Copied {
+  Two types;
+  std::uint64_t offset, length;
+  std::vector<std::byte> from, to, expected;
+};
+Copied random_part(loop::Random& random) {
+  Two types = random_pair(random);
+  const std::uint64_t total = kElements * types.from.size_bytes();
+  const std::uint64_t offset = random.below(total);
+  const std::uint64_t length = 1 + random.below(total - offset);
+  auto from = random_bytes(random, kArenaBytes);
+  auto to = random_bytes(random, kArenaBytes);
+  auto expected = to;
+  for (std::uint64_t i = offset; i < offset + length; ++i)
+    expected[place(types.to, i)] = from[place(types.from, i)];
+  return {std::move(types), offset, length, std::move(from), std::move(to), std::move(expected)};
+}
+
 TEST(ShmCopy, CopyIsThatOfTheModel) {
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     loop::Random random(seed);
-    const Two types = random_pair(random);
-    const std::uint64_t total = kElements * types.from.size_bytes();
-    const std::uint64_t offset = random.below(total);
-    const std::uint64_t length = 1 + random.below(total - offset);
-    auto from = random_bytes(random, kArenaBytes);
-    auto to = random_bytes(random, kArenaBytes);
-    auto expected = to;
-    for (std::uint64_t i = offset; i < offset + length; ++i)
-      expected[place(types.to, i)] = from[place(types.from, i)];
+    auto [types, offset, length, from, to, expected] = random_part(random);
     copy(buffer_of(types.from, from), buffer_of(types.to, to), offset, length);
     ASSERT_TRUE(to == expected) << "seed " << seed;
   }
@@ -176,15 +187,7 @@ TEST(ShmAttach, BothDirectionsAreThoseOfTheModel) {
   Holder child(kArenaBytes);
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     loop::Random random(seed);
-    const Two types = random_pair(random);
-    const std::uint64_t total = kElements * types.from.size_bytes();
-    const std::uint64_t offset = random.below(total);
-    const std::uint64_t length = 1 + random.below(total - offset);
-    const auto from = random_bytes(random, kArenaBytes);
-    const auto to = random_bytes(random, kArenaBytes);
-    auto expected = to;
-    for (std::uint64_t i = offset; i < offset + length; ++i)
-      expected[place(types.to, i)] = from[place(types.from, i)];
+    const auto [types, offset, length, from, to, expected] = random_part(random);
     const std::uintptr_t there = reinterpret_cast<std::uintptr_t>(child.data()) + kOrigin;
 
     std::copy(to.begin(), to.end(), child.data());
@@ -271,9 +274,12 @@ class Fenced {
     EXPECT_NE(memory_, MAP_FAILED);
     fence(protection);
   }
-  ~Fenced() { ::munmap(memory_, bytes_); }
-  Fenced(const Fenced&) = delete;
-  Fenced& operator=(const Fenced&) = delete;
+  ~Fenced() {
+    if (memory_ != nullptr) ::munmap(memory_, bytes_);
+  }
+  Fenced(Fenced&& other) noexcept
+      : bytes_(other.bytes_), memory_(std::exchange(other.memory_, nullptr)) {}
+  Fenced& operator=(Fenced&&) = delete;
   void fence(int protection) { ::mprotect(memory_ + bytes_ - kPage, kPage, protection); }
   std::byte* data() const { return memory_; }
   std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(memory_); }
@@ -283,18 +289,17 @@ class Fenced {
   std::byte* memory_;
 };
 
+Fenced filled(std::size_t pages) {
+  Fenced made(pages, PROT_READ | PROT_WRITE);
+  for (std::size_t i = 0; i < pages * kPage; ++i) made.data()[i] = std::byte(i % 251);
+  return made;
+}
+
 TEST(ShmCheckedCopy, IsThatOfTheModel) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     loop::Random random(seed);
-    const Two types = random_pair(random);
-    const std::uint64_t total = kElements * types.from.size_bytes();
-    Piece piece{random.below(total), 0};
-    piece.length = 1 + random.below(total - piece.offset);
-    auto from = random_bytes(random, kArenaBytes);
-    auto to = random_bytes(random, kArenaBytes);
-    auto expected = to;
-    for (std::uint64_t i = piece.offset; i < piece.offset + piece.length; ++i)
-      expected[place(types.to, i)] = from[place(types.from, i)];
+    auto [types, offset, length, from, to, expected] = random_part(random);
+    Piece piece{offset, length};
     ASSERT_TRUE(checked_copy(buffer_of(types.from, from), buffer_of(types.to, to), piece).ok());
     ASSERT_EQ(piece.length, 0u);
     ASSERT_TRUE(to == expected) << "seed " << seed;
@@ -305,8 +310,7 @@ TEST(ShmCheckedCopy, IsThatOfTheModel) {
 void expect_goes_on(int from_protection, int to_protection) {
   constexpr std::size_t kPages = 40;
   const Typemap bytes = Typemap::contiguous(1);
-  Fenced from(kPages, PROT_READ | PROT_WRITE), to(kPages, to_protection);
-  for (std::size_t i = 0; i < kPages * kPage; ++i) from.data()[i] = std::byte(i % 251);
+  Fenced from = filled(kPages), to(kPages, to_protection);
   from.fence(from_protection);
   Piece piece{5, kPages * kPage - 5};
   const Status status = checked_copy({&bytes, from.address()}, {&bytes, to.address()}, piece);
@@ -330,8 +334,7 @@ TEST(ShmAttach, AnErrorInTheMiddleLeavesTheRest) {
   if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
   constexpr std::size_t kPages = 600;
   const Typemap bytes = Typemap::contiguous(1);
-  Fenced from(kPages, PROT_READ | PROT_WRITE), to(kPages, PROT_READ);
-  for (std::size_t i = 0; i < kPages * kPage; ++i) from.data()[i] = std::byte(i % 251);
+  Fenced from = filled(kPages), to(kPages, PROT_READ);
   Piece piece{0, kPages * kPage};
   const Status status = attach_copy(Direction::write, ::getpid(), {&bytes, from.address()},
                                     {&bytes, to.address()}, piece);
@@ -382,8 +385,7 @@ TEST(ShmAttach, TheOwnerGetsTheOthersClosedPages) {
   if (!attach_is_possible()) GTEST_SKIP() << "the kernel forbids attach";
   constexpr std::size_t kPages = 40;
   const Typemap bytes = Typemap::contiguous(1);
-  Fenced from(kPages, PROT_READ | PROT_WRITE), to(kPages, PROT_READ);
-  for (std::size_t i = 0; i < kPages * kPage; ++i) from.data()[i] = std::byte(i % 251);
+  Fenced from = filled(kPages), to(kPages, PROT_READ);
   Piece piece{0, kPages * kPage};
   const Status status =
       attach_copy_by_owner(Direction::write, ::getpid(), ::getpid(), {&bytes, from.address()},

@@ -26,8 +26,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from larklane.files import console, json_text, output_file
+from larklane.files import console, output_file
 from larklane.files.input_file import read_json
+from larklane.records import schema
 from larklane.records.benchmarks import BENCHMARKS, names
 
 PARTITIONED = names("partitions", "one_message", "calls", "pattern")
@@ -45,7 +46,6 @@ PATIENCE_S = 5  # for a launcher to end after a signal
 LIMIT_SHARE = 0.8  # of a launch's time limit, for its rounds; the rest is for its start, guards and warm-up
 ERRORS_MAX = 600  # characters kept of the error output of a launch that died
 FAILED, USAGE = 1, 2
-ELSEWHERE = "name another place with --out, or --csv"
 
 
 class Refused(Exception):
@@ -208,10 +208,8 @@ class Set:
 
     def save(self) -> None:
         """@raises OSError"""
-        whole = {"schema": 1, "kind": "bench-set", "runs": self.runs, "failures": self.failures}
-        if self.turns:
-            whole["turns"] = self.turns
-        output_file.write(self.path, json_text.compact(whole))
+        whole = {"kind": "bench-set", "runs": self.runs, "failures": self.failures, **({"turns": self.turns} if self.turns else {})}
+        schema.write(self.path, whole)
         self.is_saved = True
         if self.csv:
             output_file.write(self.csv, csv_of(self.runs))
@@ -483,22 +481,43 @@ def problem_of(options: argparse.Namespace, threads: Threads | None) -> str:
     return ""
 
 
-def measure_all(turns: Turns) -> int:
-    """@return exit status, after a message unless it is 0"""
-    try:
-        turns.measure()
-    except Refused as refusal:
-        print(f"{refusal}\nlarklane bench: the options were refused, nothing was measured", file=sys.stderr)
-        return USAGE
-    except OSError as error:
-        print(f"larklane bench: {output_file.problem(error, ELSEWHERE)}; {turns.results.so_far()}", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt as stop:
-        print(f"\nlarklane bench: stopped; {turns.results.so_far()}", file=sys.stderr)
-        return console.status_of(stop)
-    finally:
-        turns.progress.end()
-    return 0
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """The words in which a command tells why it has not measured everything."""
+
+    name: str
+    elsewhere: str  # remedy for a file that can't be written
+    refused: str = ""  # before "nothing was measured"
+    kept: str = ""  # clause on a file that stays as it was
+    resumes: str = ""  # how the measured part is used
+
+    def tried(self, measure: Callable[[], None], results: Set) -> int:
+        """@return exit status of a measurement, after a message unless it is 0"""
+        try:
+            measure()
+        except Refused as refusal:
+            print(f"{refusal}\n{self.name}: {self.refused}nothing was measured", file=sys.stderr)
+            return USAGE
+        except OSError as error:
+            print("; ".join(filter(None, (f"{self.name}: {output_file.problem(error, self.elsewhere)}", self.kept, results.so_far()))), file=sys.stderr)
+            return FAILED
+        except KeyboardInterrupt as stop:
+            stopped = ", ".join(filter(None, (f"{self.name}: stopped", self.kept)))
+            print(f"\n{stopped}; {results.so_far()}{self.resumes if results.is_saved else ''}", file=sys.stderr)
+            return console.status_of(stop)
+        return 0
+
+    def problem_of_folder(self, folder: pathlib.Path) -> int:
+        """@return exit status after a message if nothing can be written into the folder, else 0"""
+        try:
+            output_file.try_folder(folder)
+        except OSError as error:
+            print(f"{self.name}: {output_file.problem(error, self.elsewhere)}; nothing was measured", file=sys.stderr)
+            return FAILED
+        return 0
+
+
+COMMAND = Command("larklane bench", "name another place with --out, or --csv", "the options were refused, ")
 
 
 def run(options: argparse.Namespace, further: list[str]) -> int:
@@ -508,16 +527,15 @@ def run(options: argparse.Namespace, further: list[str]) -> int:
     if problem:
         print(f"larklane bench: {problem}", file=sys.stderr)
         return USAGE
-    try:
-        output_file.try_folder(options.out)
-    except OSError as error:
-        print(f"larklane bench: {output_file.problem(error, ELSEWHERE)}; nothing was measured", file=sys.stderr)
+    if COMMAND.problem_of_folder(options.out):
         return FAILED
     benchmarks = list(PARTITIONED) if options.benchmark == "all" else [options.benchmark]
     repetitions = options.repetitions or (1 if options.quick else 3)
     results = Set(set_of(options), options.csv)
     plan = [launches(benchmarks, options.variants.split(","), turn, threads) for turn in range(repetitions)]
-    status = measure_all(Turns(options, further, plan, results))
+    turns = Turns(options, further, plan, results)
+    status = COMMAND.tried(turns.measure, results)
+    turns.progress.end()
     if status:
         return status
     if results.turns:

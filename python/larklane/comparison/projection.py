@@ -10,7 +10,7 @@ from larklane.files.input_file import TEXT_BYTES_MAX, read_bytes
 from larklane.numbers import wording
 from larklane.numbers.stats import median
 from larklane.records.cases import PARTITIONED, Case, metrics
-from larklane.records.schema import RecordError
+from larklane.records.node import RecordError
 
 # Calls that partitioned communication may replace; collective calls stay.
 POINT_TO_POINT = re.compile(r"(I?[BSR]?send|I?recv|Sendrecv|Start|Wait|Test|I?m?probe)", re.I)

@@ -215,12 +215,14 @@ def _draw_pattern_panel(axes: Axes, panel: PatternPanel) -> None:
 
 
 def _draw_patterns(figure: Patterns) -> Canvas:
+    has_arrivals = any(row.arrived for panel in figure.panels for row in panel.rows)
+    has_sent = any(panel.sent_us is not None for panel in figure.panels)
     legend = [Line2D([], [], color=READY, marker="|", linestyle="", label="ready (median)"),
-              Line2D([], [], color=ARRIVED, marker="D", markersize=4.5, linestyle="", label="arrived (median)"),
+              *([Line2D([], [], color=ARRIVED, marker="D", markersize=4.5, linestyle="", label="arrived (median)")] if has_arrivals else []),
               Line2D([], [], color=GREY, alpha=0.4, linewidth=4, label="p10 to p90"),
               Line2D([], [], color=TYPICAL, marker=".", linestyle="", label="a typical round"),
               Line2D([], [], color=JOINED, label="the last part is ready"),
-              Line2D([], [], color=ARRIVED, linestyle=(0, (4, 2)), label="the whole message is sent")]
+              *([Line2D([], [], color=ARRIVED, linestyle=(0, (4, 2)), label="the whole message is sent")] if has_sent else [])]
     most = max(len(panel.rows) for panel in figure.panels)
     sheet = _Sheet(figure, len(figure.panels), min(3.4, 1.2 + 0.16 * most), legend, 1 if len(figure.panels) == 1 else 2)
     for number, (axes, panel) in enumerate(zip(sheet.axes, figure.panels)):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from larklane.numbers.stats import quantile
 from larklane.profile.traffic import Delivery
-from larklane.records.schema import RecordError, Run, load
+from larklane.records.node import RecordError
+from larklane.records.schema import Run, load
 
 WHOLE, PART = ("join", "native"), ("partitioned", "larklane")  # way and variant of the series
 QUICK = 0.1

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import argparse
 import collections
-import json
 import pathlib
 import statistics
 import sys
 from collections.abc import Iterable, Iterator
 
-from larklane.files import output_file
+from larklane.files import json_text, output_file
 from larklane.profile import otf2_file, perfetto
 from larklane.profile.phases import Message
 from larklane.profile.profile import NATIVE, Profile, load
@@ -53,7 +52,7 @@ def write_delays(profile: Profile, path: pathlib.Path) -> int:
     rows = delays(profile)
     if not rows:
         raise ProfileError("no round with threads in it: nothing to take delays from")
-    output_file.write(path, json.dumps({"delays_ns": rows}) + "\n")
+    output_file.write(path, json_text.compact({"delays_ns": rows}))
     return len(rows)
 
 

@@ -1,24 +1,23 @@
-"""The records that `larklane bench` writes, as objects. Layout: docs/user/performance.md.
+"""The only reader and the only writer of records. Layout: docs/user/performance.md, measurements/README.md.
 
-A file holds one run (kind `bench`), or several with their failures (kind `bench-set`). All times in nanoseconds.
+A file holds one run of `larklane bench` (kind `bench`), several with their failures (kind `bench-set`), or a row of `make bars`
+(kind `row`). All times of runs in nanoseconds.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from larklane.files import json_text, output_file
 from larklane.files.input_file import read_json
+from larklane.records.node import Node, RecordError, is_number
+from larklane.records.rows import Row, read_row
 
 SCHEMA = 1
-NUMBER_MAX = 1 << 62  # nanoseconds, bytes, counts, rates: measured values are far below
-EXPECTED = f"a record that `larklane bench` wrote (schema {SCHEMA})"
-T = TypeVar("T")
-
-
-class RecordError(ValueError):
-    """A file is no record; the message has its name, and the expected form."""
+EXPECTED = f"a record that `larklane bench` wrote (schema {SCHEMA}), or a row of `make bars`"
+KINDS = ("bench", "bench-set", "row")
 
 
 @dataclass(frozen=True)
@@ -164,70 +163,17 @@ class Collection:
     runs: tuple[Run, ...]
     failures: tuple[Failure, ...]
     turns: tuple[Turns, ...]
+    rows: tuple[Row, ...] = ()
 
-
-@dataclass(frozen=True)
-class Node:
-    """A JSON object with its place in the file, for error messages."""
-
-    fields: dict[str, Any]
-    where: str
-
-    def get(self, name: str, kind: type[T], default: T | None = None) -> T:
-        """@throws RecordError  the field is missing and has no default, or is of another kind"""
-        value = self.fields.get(name, default)
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value) if abs(value) < NUMBER_MAX else value
-        if not isinstance(value, kind) or (kind in (int, float) and not _is_number(value)):
-            found = "nothing" if name not in self.fields else json.dumps(value)[:40]
-            raise RecordError(f"{self.where}: expected {_kind(kind)} in `{name}`, found {found}")
-        return value
-
-    def count(self, name: str, least: int = 0) -> int:
-        value = self.get(name, int)
-        if value < least:
-            raise RecordError(f"{self.where}: expected {least} or more in `{name}`, found {value}")
-        return value
-
-    def present(self, name: str) -> None:
-        """@throws RecordError  the field is missing"""
-        if name not in self.fields:
-            raise RecordError(f"{self.where}: expected something in `{name}`, found nothing")
-
-    def child(self, name: str) -> "Node":
-        return Node(self.get(name, dict), f"{self.where}: {name}")
-
-    def children(self, name: str) -> list["Node"]:
-        found = []
-        for number, value in enumerate(self.get(name, list)):
-            where = f"{self.where}: {name}[{number}]"
-            if not isinstance(value, dict):
-                raise RecordError(f"{where}: expected an object, found {json.dumps(value)[:40]}")
-            found.append(Node(value, where))
-        return found
-
-    def numbers(self, name: str, default: list[float] | None = None) -> tuple[float, ...]:
-        """@return the finite numbers: JSON has null for the others"""
-        values = [value for value in self.get(name, list, default) if value is not None]
-        if not all(map(_is_number, values)):
-            raise RecordError(f"{self.where}: expected numbers in `{name}`")
-        return tuple(map(float, values))
-
-    def texts(self, name: str) -> dict[str, str]:
-        return {key: str(value) for key, value in self.get(name, dict).items()}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < NUMBER_MAX  # NaN is not below
-
-
-def _kind(kind: type) -> str:
-    return {dict: "an object", list: "a list", str: "a text", int: "a whole number", float: "a number", bool: "true or false"}[kind]
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether it has rows of `make bars` alone."""
+        return bool(self.rows) and not self.runs and not self.failures
 
 
 def _trace(node: Node) -> Trace:
     transfers = node.get("transfers", list)
-    if not all(isinstance(entry, list) and len(entry) == 3 and all(map(_is_number, entry)) for entry in transfers) or not transfers:
+    if not all(isinstance(entry, list) and len(entry) == 3 and all(map(is_number, entry)) for entry in transfers) or not transfers:
         raise RecordError(f"{node.where}: expected [begin_ns, end_ns, bytes] in `transfers`")
     return Trace(tuple(Transfer(*entry) for entry in transfers), node.numbers("arrivals_ns"), node.get("joined_ns", float))
 
@@ -292,7 +238,9 @@ def _read(path: Path) -> Node:
         raise RecordError(f"{path}: can't be read: {reason}; expected {EXPECTED}") from error
     if not isinstance(value, dict):
         raise RecordError(f"{path}: not a JSON object; expected {EXPECTED}")
-    if value.get("kind") not in ("bench", "bench-set"):
+    if "kind" not in value and "measured" in value:  # a row of an earlier version
+        value["kind"] = "row"
+    if value.get("kind") not in KINDS:
         raise RecordError(f"{path}: kind {json.dumps(value.get('kind'))}; expected {EXPECTED}")
     if value.get("schema") != SCHEMA:
         raise RecordError(f"{path}: schema {json.dumps(value.get('schema'))}; expected {EXPECTED}: report with the version that "
@@ -321,9 +269,13 @@ def load(paths: Sequence[Path]) -> Collection:
     runs: list[Run] = []
     failures: list[Failure] = []
     turns: list[Turns] = []
+    of_rows: list[Row] = []
     files = _files(paths)
     for path in files:
         top = _read(path)
+        if top.fields["kind"] == "row":
+            of_rows.append(read_row(top, path.name))
+            continue
         is_set = top.fields["kind"] == "bench-set"
         for node in top.children("runs") if is_set else [top]:
             run, failed = _run(node, path.name)
@@ -336,4 +288,11 @@ def load(paths: Sequence[Path]) -> Collection:
         if is_set and "turns" in top.fields:
             told = top.child("turns")
             turns.append(Turns(path.name, told.get("run", int), told.get("asked", int)))
-    return Collection(tuple(path.name for path in files), tuple(runs), tuple(failures), tuple(turns))
+    return Collection(tuple(path.name for path in files), tuple(runs), tuple(failures), tuple(turns), tuple(of_rows))
+
+
+def write(path: Path, record: Mapping[str, Any]) -> None:
+    """@param record  gets the schema's number; without a kind it is a row of an earlier version
+    @throws OSError
+    """
+    output_file.write(path, json_text.compact({"schema": SCHEMA, "kind": "row", **record}))

@@ -1,4 +1,4 @@
-"""larklane report: a text summary, figures and one page, from records of `larklane bench` and `larklane profile`."""
+"""larklane report: a text summary, figures and one page, from records of `larklane bench`, `larklane profile` and `make bars`."""
 
 import argparse
 import dataclasses
@@ -14,10 +14,12 @@ from larklane.numbers import wording
 from larklane.prediction.costs import read as read_costs
 from larklane.profile.profile_file import SUFFIX, ProfileError
 from larklane.records.cases import measured
-from larklane.records.schema import Collection, RecordError, load
+from larklane.records.node import RecordError
+from larklane.records.schema import Collection, load
 from larklane.report.digest import Digest, Table, advice_table, call_costs, counts, digest, early, gained, gains, headlines, machines, messages, shortened, troubles
 from larklane.report.page import page
 from larklane.report.profile_digest import ProfileDigest, digest_profile
+from larklane.report.row_digest import criteria, point_table, row_title
 
 FAILED, USAGE = 1, 2
 COLUMN_MAX = 100
@@ -30,6 +32,7 @@ EPILOG = """examples:
   larklane report larklane-profile                     a profile: arrivals, and what sending early would save
   larklane report profile-1 --costs bench.json         the same with what messages and partitions cost on that machine
   larklane report profile-1 --writes profile-2         the same with who wrote what, from a run with --trace-writes
+  larklane report measurements/lanes-*.json            rows of `make bars`
   larklane report sweep.json --mpip app.mpiP           what the program that mpiP profiled may gain
   larklane report sweep.json --projection 20.4%:15.1   the same from two numbers
 
@@ -125,9 +128,14 @@ def print_text(made: Digest, profiles: Sequence[ProfileDigest] = ()) -> None:
     for number, profile in enumerate(profiles):
         print("\n" if number else "", end="")
         _print_profile(profile)
-    if profiles and not made.collection.sources:
+    for number, row in enumerate(made.collection.rows):
+        print("\n" if number or profiles else "", end="")
+        print(f"{row_title(row)}: {row.subject()}")
+        _print_section("Points", point_table(row.points) if row.points else None)
+        _print_section("Criteria", None, criteria(row))
+    if (profiles and not made.collection.sources) or made.collection.is_of_rows:
         return
-    if profiles:
+    if profiles or made.collection.rows:
         print()
     print("What you gain")
     for sentence in gained(made):

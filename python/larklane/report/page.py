@@ -9,7 +9,9 @@ from larklane.figures.charts import Figure
 from larklane.numbers import wording
 from larklane.records.cases import EXPOSED, by_benchmark, metrics
 from larklane.report.digest import Digest, Table, advice_table, call_costs, comparison_table, counts, early, gained, gains, headlines, machines, messages, shortened, troubles
+from larklane.records.rows import Row
 from larklane.report.profile_digest import ProfileDigest
+from larklane.report.row_digest import criteria, point_table, row_title
 
 ROWS_OPEN = 30  # a longer table is folded
 OF_PROFILES = ("partition", "join", "early bird", "smallest timer", "exposed time", "median, p10, p90", "95 % interval")
@@ -108,6 +110,11 @@ def _profile(profile: ProfileDigest, drawings: Mapping[str, Mapping[str, bytes]]
     return f"<h3>{escape(profile.name)}</h3><p>{escape(profile.subject)}</p>{problems}{saved}{tables}{pictures}"
 
 
+def _row(row: Row) -> str:
+    table = _table(point_table(row.points), "All points") if row.points else ""
+    return f"<h3>{escape(row_title(row))}</h3><p>{escape(row.subject())}</p>{_list(criteria(row))}{table}"
+
+
 def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: str = "", profiles: Sequence[ProfileDigest] = ()) -> str:
     """@param drawings  by figure name: {"svg", "png"}
     @param no_figures  reason if there are none
@@ -119,6 +126,7 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
     sections = {
         "gain": ("What you gain", f"{_list(gained(made))}{_table(gains(made))}{stamp}"),
         "profiles": ("Profiles", "".join(_profile(profile, drawings) for profile in profiles)),
+        "rows": ("Rows", "".join(map(_row, made.collection.rows))),
         "what": ("What was measured", f"<p>{escape(made.subject())}. Two processes, or more for the patterns, send a message round by "
                  f"round, in several ways, in turns; data and completion are verified in each round.</p>{_list(shortened(made.collection))}{_table(machines(made))}"),
         "headline": ("In short", f"<p>Medians. {escape(made.shared())}</p>{_table(headlines(made))}" if made.cases else "<p>Nothing was "
@@ -140,12 +148,16 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
         del sections["messages"]
     if not made.advice and not made.gaps:
         del sections["advice"]
+    if not made.collection.rows:
+        del sections["rows"]
+    if made.collection.is_of_rows:
+        sections = {name: sections[name] for name in ("profiles", "rows", "files")}
     if not profiles:
         del sections["profiles"]
     elif not made.collection.sources:
         sections = {name: sections[name] for name in ("profiles", "glossary")}
         sections["glossary"] = (sections["glossary"][0], _terms({name: wording.GLOSSARY[name] for name in OF_PROFILES}))
-    subject = made.subject() if made.collection.sources else wording.count(len(profiles), "profile")
+    subject = wording.count(len(made.collection.rows), "row") if made.collection.is_of_rows else made.subject() if made.collection.sources else wording.count(len(profiles), "profile")
     links = "".join(f'<a href="#{name}">{title}</a> ' for name, (title, _) in sections.items())
     body = "\n".join(f'<section id="{name}"><h2>{title}</h2>\n{text}</section>' for name, (title, text) in sections.items())
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'

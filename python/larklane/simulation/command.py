@@ -16,7 +16,7 @@ from larklane.figures.charts import Chart, Curve, Mark, Panel
 from larklane.files import output_file
 from larklane.files.input_file import read_json
 from larklane.numbers import wording
-from larklane.records.schema import Node, RecordError
+from larklane.records.node import Node, RecordError
 
 SCHEMA = 1
 PARAMETERS = ("latency", "send_overhead", "recv_overhead", "gap", "byte")
@@ -62,13 +62,16 @@ def _check(made: Node) -> None:
     rows = made.children("rows")
     if not rows:
         raise RecordError(f"{made.where}: expected at least one row in `rows`")
-    learns = all("learned" in row.fields for row in rows)
+    learns, searches = (all(name in row.fields for row in rows) for name in ("learned", "searched"))
     if learns:
         made.get("first_counted", int)
     for row in rows:
         if row.get("bytes", int) < 1:
             raise RecordError(f"{row.where}: expected 1 or more in `bytes`")
-        results = [*row.children("one_sided"), row.child("two_sided"), *([row.child("learned")] if learns else [])]
+        results = [*row.children("one_sided"), row.child("two_sided"), *([row.child("learned")] if learns else []),
+                   *([row.child("searched")] if searches else [])]
+        if searches and not all(1 <= row.child("searched").get(name, int) <= COUNT_MAX for name in ("groups", "queues")):
+            raise RecordError(f"{row.where}: expected 1 or more in `groups` and `queues` of `searched`")
         if len(row.get("one_sided", list)) != len(counts):
             raise RecordError(f"{row.where}: expected a result for each of `counts` in `one_sided`")
         for result in results:
@@ -104,6 +107,8 @@ def _panel(made: Simulated, most: int, value: Callable[[Result, Result], float])
         step = round(math.log2(count))
         curves.append(Curve(wording.count(count, "group"), "groups", "larklane", marks(functools.partial(_one_sided, index)),
                             (step,), step / max(math.log2(most), 1)))
+    if all("searched" in row for row in rows):
+        curves.append(Curve("table: the best groups and queues", "partitioned", "larklane", marks(lambda row: row["searched"]), (LAST - 2,)))
     if all("learned" in row for row in rows):
         curves.append(Curve(f"learned in {made['first_counted']} rounds before", "rma", "larklane", marks(lambda row: row["learned"]),
                             (LAST - 1,)))

@@ -1,8 +1,8 @@
 """`larklane tune`: measures this host for the aggregation policies `ploggp` and `table`, then has the command write the tuning file.
 
 By default it runs `bench prtt`, and LogGP is fitted to the results. With --search it runs `bench perceived-bandwidth` with one late
-thread and with 1, 2, 4, ... groups. The exposed times, after the last thread, give the table of the best numbers. Both run
-under Larklane and by attach only, since attach sends groups. Samples are kept beside the tuning file, as a set of `larklane
+thread and with 1, 2, 4, ... groups; over verbs each of them with 1, 2, 4, ... queue pairs. The exposed times, after the last
+thread, give the table of the best numbers. Both run under Larklane, on one host by attach only, since attach sends groups. Samples are kept beside the tuning file, as a set of `larklane
 bench` (larklane/bench/command.py).
 """
 
@@ -21,14 +21,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from larklane.bench import command as bench
-from larklane.files import console, output_file
+from larklane.files import console
 from larklane.files.input_file import read_json
 
 FAILED, USAGE = bench.FAILED, bench.USAGE
-ELSEWHERE = "name another file with --out"
 POLL_S = 0.3
 BAR = 30  # characters
 LATE_US = 4000  # delay of the last thread, as policy ploggp assumes it
+SHM, VERBS = "shm", "verbs"
+QUEUES = "LARKLANE_VERBS_CHANNEL_QUEUES"
+QUEUES_MAX = 16
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -40,6 +42,7 @@ class Step:
     policy: str
     sizes: tuple[int, ...]
     partitions: int = 1
+    queues: int = 0  # queue pairs of the channel; 0: the provider's own
 
     def options(self, iterations: int) -> list[str]:
         words = ["--ways", "partitioned", "--sizes", ",".join(map(str, self.sizes)), "--iterations", str(iterations)]
@@ -50,7 +53,15 @@ class Step:
     def title(self) -> str:
         if self.benchmark == "prtt":
             return "round trips"
-        return f"{self.partitions} partitions, groups: {self.policy.partition(':')[2]}"
+        queues = f", queue pairs: {self.queues}" if self.queues else ""
+        return f"{self.partitions} partitions, groups: {self.policy.partition(':')[2]}{queues}"
+
+    def environment(self, provider: str) -> list[str]:
+        """@return the variables of the launch; each partition is a group unless the policy forms larger ones"""
+        made = [f"LARKLANE_POLICY={self.policy}", "LARKLANE_SHM_SLOT_BYTES_MAX=0"]  # by attach, which sends groups
+        if provider != SHM:
+            made.append(f"LARKLANE_PROVIDER={provider}")
+        return [*made, f"{QUEUES}={self.queues}"] if self.queues else made
 
 
 def counts(partitions: int) -> list[int]:
@@ -58,22 +69,28 @@ def counts(partitions: int) -> list[int]:
     return [*(1 << power for power in range((partitions - 1).bit_length())), partitions]
 
 
-def points_of(runs: list[dict[str, Any]]) -> set[tuple[int, str, int]]:
-    """@return (partitions, policy, bytes) of the measured points"""
-    return {(point["send_partitions"], run["context"]["environment"].get("LARKLANE_POLICY", ""), point["bytes"])
-            for run in runs for point in run["points"]}
+def queue_counts(provider: str, groups: int) -> list[int]:
+    """@return the numbers of queue pairs to try: powers of two, no more than there are transfers"""
+    return [0] if provider != VERBS else [1 << power for power in range(min(groups, QUEUES_MAX).bit_length())]
 
 
-def search_steps(partitions: Sequence[int], sizes: Sequence[int], runs: list[dict[str, Any]]) -> list[Step]:
+def points_of(runs: list[dict[str, Any]]) -> set[tuple[int, str, int, int]]:
+    """@return (partitions, policy, queue pairs, bytes) of the measured points"""
+    return {(point["send_partitions"], variables.get("LARKLANE_POLICY", ""), int(variables.get(QUEUES, 0)), point["bytes"])
+            for run in runs for variables in [run["context"]["environment"]] for point in run["points"]}
+
+
+def search_steps(partitions: Sequence[int], sizes: Sequence[int], runs: list[dict[str, Any]], provider: str = SHM) -> list[Step]:
     """@return the steps still to measure, without sizes that the partitions do not divide"""
     done = points_of(runs)
     steps = []
     for share in partitions:
         for groups in counts(share):
             policy = f"static:{groups}"
-            left = tuple(size for size in sizes if size % share == 0 and (share, policy, size) not in done)
-            if left:
-                steps.append(Step("perceived-bandwidth", policy, left, share))
+            for queues in queue_counts(provider, groups):
+                left = tuple(size for size in sizes if size % share == 0 and (share, policy, queues, size) not in done)
+                if left:
+                    steps.append(Step("perceived-bandwidth", policy, left, share, queues))
     return steps
 
 
@@ -124,8 +141,7 @@ class Tuner:
         self.larklane = os.environ.pop("LARKLANE_COMMAND", "larklane")  # for this command only: the measured program must not see it
 
     def command(self, step: Step, file: str) -> list[str]:
-        # By attach, which sends groups; each partition is a group unless the policy forms larger ones.
-        engine = ["env", f"LARKLANE_POLICY={step.policy}", "LARKLANE_SHM_SLOT_BYTES_MAX=0"]
+        engine = ["env", *step.environment(self.options.provider)]
         budget = f"{bench.LIMIT_SHARE * self.options.launch_limit:.1f}"
         return [*shlex.split(self.options.launcher), *engine, self.larklane, "bench", step.benchmark, *step.options(self.options.iterations or (20 if self.options.search else 50)),
                 "--with", "larklane", "--json", file, "--quiet", "--budget", budget]
@@ -144,7 +160,7 @@ class Tuner:
 
     def write(self) -> int:
         """Run the command that writes the tuning file. @return its exit status"""
-        command = [self.larklane, "tune", "--from", str(self.results.path), "--out", str(self.options.out)]
+        command = [self.larklane, "tune", "--from", str(self.results.path), "--out", str(self.options.out), "--provider", self.options.provider]
         return subprocess.run(command, check=False).returncode
 
 
@@ -181,9 +197,11 @@ def parser() -> argparse.ArgumentParser:
                "  larklane tune                                     then: LARKLANE_POLICY=ploggp mpirun -n 2 larklane run ./app\n"
                "  larklane tune --search --partitions 16 --sizes 4M:64M\n"
                "  larklane tune --search --resume                   what was interrupted goes on\n"
+               "  larklane tune --search --provider verbs           groups and queue pairs; then LARKLANE_VERBS_CHANNEL_QUEUES=16\n"
                "  larklane tune --launcher 'mpiexec.hydra -n 2'\n"
                "  larklane info                                     which tuning file is in use, or why none is")
-    made.add_argument("--search", action="store_true", help="try numbers of groups, for policy `table`")
+    made.add_argument("--search", action="store_true", help="try numbers of groups, over verbs of queue pairs, too: for policy `table`")
+    made.add_argument("--provider", choices=(SHM, VERBS), default=SHM, help="what the two processes communicate over (default: %(default)s)")
     made.add_argument("--resume", action="store_true", help="keep the samples of an earlier search, measure what is missing")
     made.add_argument("--overwrite", action="store_true", help="begin again: the samples of an earlier search are lost")
     made.add_argument("--sizes", type=sizes_of, metavar="BYTES",
@@ -233,7 +251,7 @@ def samples_of(options: argparse.Namespace) -> bench.Set:
 
 def steps_of(options: argparse.Namespace, results: bench.Set) -> list[Step]:
     if options.search:
-        return search_steps(options.partitions or [4, 8, 16, 32], options.sizes or sizes_of("1M:64M"), results.runs)
+        return search_steps(options.partitions or [4, 8, 16, 32], options.sizes or sizes_of("1M:64M"), results.runs, options.provider)
     return [Step("prtt", "none", tuple(options.sizes or sizes_of("1:1M")))]
 
 
@@ -243,28 +261,19 @@ def run(options: argparse.Namespace) -> int:
     if problem:
         print(f"larklane tune: {problem}", file=sys.stderr)
         return USAGE
+    command = bench.Command("larklane tune", "name another file with --out", kept="the tuning file is as it was",
+                            resumes="; --resume goes on with it" if options.search else "")
+    if command.problem_of_folder(options.out.parent):
+        return FAILED
     try:
-        output_file.try_folder(options.out.parent)
         results = samples_of(options)
     except ValueError as error:
         print(f"larklane tune: {error}", file=sys.stderr)
         return USAGE
-    except OSError as error:
-        print(f"larklane tune: {output_file.problem(error, ELSEWHERE)}; nothing was measured", file=sys.stderr)
-        return FAILED
     tuner = Tuner(options, results)
-    try:
-        tuner.measure(steps_of(options, results))
-    except bench.Refused as refusal:
-        print(f"{refusal}\nlarklane tune: nothing was measured", file=sys.stderr)
-        return USAGE
-    except OSError as error:
-        print(f"larklane tune: {output_file.problem(error, ELSEWHERE)}; the tuning file is as it was; {results.so_far()}", file=sys.stderr)
-        return FAILED
-    except KeyboardInterrupt as stop:
-        goes_on = "; --resume goes on with it" if options.search and results.is_saved else ""
-        print(f"\nlarklane tune: stopped, the tuning file is as it was; {results.so_far()}{goes_on}", file=sys.stderr)
-        return console.status_of(stop)
+    status = command.tried(lambda: tuner.measure(steps_of(options, results)), results)
+    if status:
+        return status
     if not results.runs:
         print("larklane tune: no figures, the tuning file is as it was", file=sys.stderr)
         return FAILED

@@ -33,7 +33,7 @@ namespace larklane::control {
 // The helper reads the word of a resting entry anew after a moment, which is as good as an event.
 class Watches {
  public:
-  Watches(int epoll) noexcept : epoll_(epoll) {}
+  explicit Watches(int epoll) noexcept : epoll_(epoll) {}
   void use_epoll(int epoll) noexcept { epoll_ = epoll; }
 
   /// The next before_sleep() sees it; the caller rings `bell` for that.

@@ -142,6 +142,16 @@ Result<bool> is_listener(const Address& address, int socket) {
          (a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
+void attach_fds(msghdr& message, void* space, std::span<const int> fds) noexcept {
+  message.msg_control = space;
+  message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(fds.size_bytes());
+  std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+}
+
 ssize_t send_some(int socket, std::span<const std::span<const std::byte>> pieces,
                   std::size_t skip_bytes, std::span<const int> fds) noexcept {
   std::array<iovec, 3> vectors{};
@@ -159,13 +169,7 @@ ssize_t send_some(int socket, std::span<const std::span<const std::byte>> pieces
   message.msg_iovlen = count;
   FdSpace space{};
   if (!fds.empty()) {
-    message.msg_control = &space;
-    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(fds.size_bytes());
-    std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+    attach_fds(message, &space, fds);
   }
   ssize_t sent = 0;
   do {

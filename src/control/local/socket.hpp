@@ -64,6 +64,9 @@ Result<UniqueFd> connect_to(const Address& address);
 /// @errors kPeerDown: the process has already ended
 Result<UniqueFd> open_pidfd(int socket, const Credentials& peer);
 
+/// Makes the message carry descriptors. @param space  CMSG_SPACE(fds.size_bytes()), for a cmsghdr
+void attach_fds(msghdr& message, void* space, std::span<const int> fds) noexcept;
+
 /// One sendmsg of up to three pieces of one record, after the `skip_bytes` that earlier calls have
 /// sent. Never blocks, raises no SIGPIPE.
 /// @return  bytes sent or -errno

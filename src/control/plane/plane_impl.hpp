@@ -150,6 +150,7 @@ class PlaneImpl final : public Plane, private PeerHost {
   void send_away(Incoming& incoming);
   void drain_and_close(Incoming& incoming);
   bool serve(Incoming& incoming);
+  bool is_complete(Incoming& incoming, Incoming::Parsed parsed);
   bool serve_hello(Incoming& incoming);
   bool serve_record(Incoming& incoming);
   void end(Incoming& incoming);

@@ -196,17 +196,15 @@ void PlaneImpl::end(Incoming& incoming) {
   close(incoming);
 }
 
+/// Refuses a broken message.
+bool PlaneImpl::is_complete(Incoming& incoming, Incoming::Parsed parsed) {
+  if (parsed == Incoming::Parsed::broken) refuse(incoming);
+  return parsed == Incoming::Parsed::complete;
+}
+
 bool PlaneImpl::serve_hello(Incoming& incoming) {
   Introduction introduction;
-  switch (incoming.parse_hello(&introduction)) {
-    case Incoming::Parsed::incomplete:
-      return false;
-    case Incoming::Parsed::broken:
-      refuse(incoming);
-      return false;
-    case Incoming::Parsed::complete:
-      break;
-  }
+  if (!is_complete(incoming, incoming.parse_hello(&introduction))) return false;
   return judge(incoming, std::move(introduction));
 }
 
@@ -342,15 +340,7 @@ void PlaneImpl::reject_version(Incoming& incoming, Introduction introduction) {
 
 bool PlaneImpl::serve_record(Incoming& incoming) {
   Record record{};
-  switch (incoming.parse_record(&record)) {
-    case Incoming::Parsed::incomplete:
-      return false;
-    case Incoming::Parsed::broken:
-      refuse(incoming);
-      return false;
-    case Incoming::Parsed::complete:
-      break;
-  }
+  if (!is_complete(incoming, incoming.parse_record(&record))) return false;
   // relaxed: statistics
   records_received_.fetch_add(1, std::memory_order_relaxed);
   handler_.on_record(*incoming.peer, record);

@@ -46,16 +46,22 @@ void find(FindNext* find_next, const char* name, Function*& function) noexcept {
 
 void find_mpi(FindNext* find_next, Next& next) noexcept {
 #define LARKLANE_CALL(ret, Name, params, args) find(find_next, "MPI_" #Name, next.Name);
+#define LARKLANE_EXTENSION(ret, Name, params, args) find(find_next, "MPIX_" #Name, next.Name);
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #undef LARKLANE_CALL
+#undef LARKLANE_EXTENSION
 }
 
 void find_pmpi(FindNext* find_next, Next& next) noexcept {
 #define LARKLANE_CALL(ret, Name, params, args) find(find_next, "PMPI_" #Name, next.Name);
+#define LARKLANE_EXTENSION(ret, Name, params, args) find(find_next, "PMPIX_" #Name, next.Name);
 #define LARKLANE_REAL(ret, Name, params) find(find_next, "PMPI_" #Name, next.Name);
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #include "mpi/abi/reals.def"
 #undef LARKLANE_CALL
+#undef LARKLANE_EXTENSION
 #undef LARKLANE_REAL
 }
 

@@ -27,10 +27,15 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
 }  // namespace face
 
 #define LARKLANE_ARGS(...) (LARKLANE_NEXT __VA_OPT__(, ) __VA_ARGS__)
-#define LARKLANE_EXPORT(ret, Name, params)                           \
+#define LARKLANE_EXPORT_AS(prefix, ret, Name, params)                \
   extern "C" [[gnu::visibility("default")]] ret LARKLANE_ENTRY(Name) \
-  params __asm__(LARKLANE_PREFIX #Name);                             \
+  params __asm__(prefix #Name);                                      \
   extern "C" ret LARKLANE_ENTRY(Name) params
+#define LARKLANE_EXPORT(ret, Name, params) LARKLANE_EXPORT_AS(LARKLANE_PREFIX, ret, Name, params)
+#define LARKLANE_EXTENSION(ret, Name, params, args)                  \
+  LARKLANE_EXPORT_AS(LARKLANE_EXTENSION_PREFIX, ret, Name, params) { \
+    return settle(face::Name LARKLANE_ARGS args);                    \
+  }
 #define LARKLANE_EXPORT_CALL(ret, Name, params, args) \
   LARKLANE_EXPORT(ret, Name, params) { return settle(face::Name LARKLANE_ARGS args); }
 #define LARKLANE_EXPORT_HOT_CALL(ret, Name, params, args) \
@@ -44,31 +49,39 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
   }
 
 #define LARKLANE_PREFIX "MPI_"
+#define LARKLANE_EXTENSION_PREFIX "MPIX_"
 #define LARKLANE_NEXT next_mpi()
 #define LARKLANE_ENTRY(Name) export_##Name
 #define LARKLANE_CALL LARKLANE_EXPORT_CALL
 #define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
 #define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #undef LARKLANE_PREFIX
+#undef LARKLANE_EXTENSION_PREFIX
 #undef LARKLANE_NEXT
 #undef LARKLANE_ENTRY
 
 #define LARKLANE_PREFIX "PMPI_"
+#define LARKLANE_EXTENSION_PREFIX "PMPIX_"
 #define LARKLANE_NEXT next_pmpi()
 #define LARKLANE_ENTRY(Name) export_p##Name
 #define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
 #define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #undef LARKLANE_CALL
+#undef LARKLANE_EXTENSION
 
 namespace {
 
 #define LARKLANE_CALL(ret, Name, params, args) \
   reinterpret_cast<void*>(export_##Name), reinterpret_cast<void*>(export_p##Name),
+#define LARKLANE_EXTENSION LARKLANE_CALL
 
 void* const all_exports[] = {
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 };
 
 }  // namespace
@@ -80,9 +93,11 @@ void* const* functions_without_requests() noexcept {
 #define LARKLANE_REQUEST_CALL(ret, Name, params, args) \
   reinterpret_cast<void*>(next_mpi().Name), reinterpret_cast<void*>(next_pmpi().Name),
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
   };
   return functions;
 }
 #undef LARKLANE_CALL
+#undef LARKLANE_EXTENSION
 
 }  // namespace larklane::mpi

@@ -1,5 +1,6 @@
 #pragma once
-// The functions for the stub's slots, in the order of calls.def, MPI_X before PMPI_X.
+// The functions for the stub's slots, in the order of calls.def, then extensions.def, MPI_X before
+// PMPI_X.
 // Thread safety: immutable once attached.
 
 namespace larklane::mpi {

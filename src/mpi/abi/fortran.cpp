@@ -1,7 +1,7 @@
 // mpif.h entry points of the partitioned calls, for an MPI that lacks them (Open MPI 4). Fortran 77
-// calling sequence: all arguments by address, handles as integers, the error code last. Each name
-// has four spellings, since compilers disagree on underscores and case.
+// calling sequence: all arguments by address, handles as integers, the error code last.
 
+#include "mpi/abi/fortran_names.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/error.hpp"
 
@@ -32,41 +32,23 @@ extern "C" {
 
 // With every compiler that Open MPI supports, a LOGICAL is true if its lowest bit is set.
 
-#define LARKLANE_SPELLING(name, original, params) \
-  [[gnu::visibility("default"), gnu::alias(#original)]] void name params;
-#define LARKLANE_FORTRAN(lower, UPPER, params)                \
-  LARKLANE_SPELLING(mpi_##lower, mpi_##lower##_, params)      \
-  LARKLANE_SPELLING(mpi_##lower##__, mpi_##lower##_, params)  \
-  LARKLANE_SPELLING(MPI_##UPPER, mpi_##lower##_, params)      \
-  LARKLANE_SPELLING(pmpi_##lower, mpi_##lower##_, params)     \
-  LARKLANE_SPELLING(pmpi_##lower##_, mpi_##lower##_, params)  \
-  LARKLANE_SPELLING(pmpi_##lower##__, mpi_##lower##_, params) \
-  LARKLANE_SPELLING(PMPI_##UPPER, mpi_##lower##_, params)     \
-  [[gnu::visibility("default")]] void mpi_##lower##_ params
+#define LARKLANE_FORTRAN(lower, UPPER, params) \
+  LARKLANE_FORTRAN_NAMES(mpi, MPI, lower, UPPER, params)
 
-LARKLANE_FORTRAN(psend_init, PSEND_INIT,
-                 (const void* buf, const MPI_Fint* partitions, const MPI_Count* count,
-                  const MPI_Fint* datatype, const MPI_Fint* dest, const MPI_Fint* tag,
-                  const MPI_Fint* comm, const MPI_Fint* info, MPI_Fint* request,
-                  MPI_Fint* ierror)) {
-  MPI_Request made;
-  *ierror =
-      settle(face::Psend_init(next_mpi(), to_buffer(buf), *partitions, *count, to_type(datatype),
-                              *dest, *tag, to_comm(comm), to_info(info), &made));
-  if (*ierror == MPI_SUCCESS) *request = next_pmpi().Request_c2f(made);
-}
-
-LARKLANE_FORTRAN(precv_init, PRECV_INIT,
-                 (void* buf, const MPI_Fint* partitions, const MPI_Count* count,
-                  const MPI_Fint* datatype, const MPI_Fint* source, const MPI_Fint* tag,
-                  const MPI_Fint* comm, const MPI_Fint* info, MPI_Fint* request,
-                  MPI_Fint* ierror)) {
-  MPI_Request made;
-  *ierror =
-      settle(face::Precv_init(next_mpi(), to_buffer(buf), *partitions, *count, to_type(datatype),
-                              *source, *tag, to_comm(comm), to_info(info), &made));
-  if (*ierror == MPI_SUCCESS) *request = next_pmpi().Request_c2f(made);
-}
+#define LARKLANE_FORTRAN_INIT(lower, UPPER, Name, Buffer)                                        \
+  LARKLANE_FORTRAN(                                                                              \
+      lower, UPPER,                                                                              \
+      (Buffer buf, const MPI_Fint* partitions, const MPI_Count* count, const MPI_Fint* datatype, \
+       const MPI_Fint* peer, const MPI_Fint* tag, const MPI_Fint* comm, const MPI_Fint* info,    \
+       MPI_Fint* request, MPI_Fint* ierror)) {                                                   \
+    MPI_Request made;                                                                            \
+    *ierror =                                                                                    \
+        settle(face::Name(next_mpi(), to_buffer(buf), *partitions, *count, to_type(datatype),    \
+                          *peer, *tag, to_comm(comm), to_info(info), &made));                    \
+    if (*ierror == MPI_SUCCESS) *request = next_pmpi().Request_c2f(made);                        \
+  }
+LARKLANE_FORTRAN_INIT(psend_init, PSEND_INIT, Psend_init, const void*)
+LARKLANE_FORTRAN_INIT(precv_init, PRECV_INIT, Precv_init, void*)
 
 LARKLANE_FORTRAN(pready, PREADY,
                  (const MPI_Fint* partition, const MPI_Fint* request, MPI_Fint* ierror)) {

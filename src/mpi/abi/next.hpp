@@ -9,10 +9,13 @@ namespace larklane::mpi {
 /// The next function of each name after this library; null where the loaded MPI has none.
 struct Next {
 #define LARKLANE_CALL(ret, Name, params, args) ret(*Name) params;
+#define LARKLANE_EXTENSION LARKLANE_CALL
 #define LARKLANE_REAL(ret, Name, params) ret(*Name) params;
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #include "mpi/abi/reals.def"
 #undef LARKLANE_CALL
+#undef LARKLANE_EXTENSION
 #undef LARKLANE_REAL
 };
 
@@ -37,8 +40,11 @@ void take_request_calls() noexcept;
 namespace face {
 #define LARKLANE_PARAMS(...) (const Next& next __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) ret Name LARKLANE_PARAMS params;
+#define LARKLANE_EXTENSION LARKLANE_CALL
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #undef LARKLANE_CALL
+#undef LARKLANE_EXTENSION
 #undef LARKLANE_PARAMS
 }  // namespace face
 

@@ -40,6 +40,10 @@ class NullProcessSend final : public NullProcessRequest<part::SendRequest> {
     if (!active()) return Errc::kNotActive;
     return in_range(first, count) ? Status() : Status(Errc::kInvalidArgument);
   }
+  Status look_for_receiver(bool* is_ready) override {
+    *is_ready = true;
+    return active() ? Status() : Status(Errc::kNotActive);
+  }
 
  private:
   void mark_further(const part::Cell&, std::size_t, std::uint64_t) override {}  // it has no words

@@ -46,6 +46,13 @@ namespace {
                                : settle(not_partitioned("MPI_Pready", request));
 }
 
+/// A call on a request that is not a send of ours. @param forward  calls the MPI
+template <class Forward>
+int of_another(const char* call, MPI_Request request, const Partitioned* ours, Forward forward) {
+  if (ours != nullptr) return wrong_kind(*ours, call);
+  return is_forwarded(request) ? forward() : not_partitioned(call, request);
+}
+
 [[gnu::noinline]] int pready_into_slot(const Partitioned& ours, int partition) {
   const Status status = ours.send->fill_slot(static_cast<std::uint32_t>(partition));
   return status.ok() ? MPI_SUCCESS : settle_refused(ours, "MPI_Pready", status, partition);
@@ -103,12 +110,9 @@ int Pready(const Next& next, int partition, MPI_Request request) {
 
 int Pready_range(const Next& next, int partition_low, int partition_high, MPI_Request request) {
   const Partitioned* const ours = find_carrier(request);
-  if (ours == nullptr) [[unlikely]] {
-    return is_forwarded(request) ? next.Pready_range(partition_low, partition_high, request)
-                                 : not_partitioned("MPI_Pready_range", request);
-  }
-  if (ours->send == nullptr) [[unlikely]]
-    return wrong_kind(*ours, "MPI_Pready_range");
+  if (ours == nullptr || ours->send == nullptr) [[unlikely]]
+    return of_another("MPI_Pready_range", request, ours,
+                      [&] { return next.Pready_range(partition_low, partition_high, request); });
   const bool in_range = 0 <= partition_low && partition_low <= partition_high &&
                         partition_high < ours->request->partitions();
   const Status status = in_range
@@ -121,12 +125,9 @@ int Pready_range(const Next& next, int partition_low, int partition_high, MPI_Re
 int Pready_list(const Next& next, int length, const int array_of_partitions[],
                 MPI_Request request) {
   const Partitioned* const ours = find_carrier(request);
-  if (ours == nullptr) [[unlikely]] {
-    return is_forwarded(request) ? next.Pready_list(length, array_of_partitions, request)
-                                 : not_partitioned("MPI_Pready_list", request);
-  }
-  if (ours->send == nullptr) [[unlikely]]
-    return wrong_kind(*ours, "MPI_Pready_list");
+  if (ours == nullptr || ours->send == nullptr) [[unlikely]]
+    return of_another("MPI_Pready_list", request, ours,
+                      [&] { return next.Pready_list(length, array_of_partitions, request); });
   if (length < 0) [[unlikely]] {
     return raise(ours->communicator.get(), MPI_ERR_ARG,
                  "MPI_Pready_list on " + description(*ours) + ": length " + std::to_string(length) +

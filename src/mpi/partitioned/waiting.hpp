@@ -15,7 +15,8 @@ namespace detail {
 inline constinit std::atomic<void (*)() noexcept> idle_observer{nullptr};
 }  // namespace detail
 
-/// One per waiting call. Thread safety: single-owner.
+/// One per waiting call; part::Backoff spins, yields and sleeps by the options wait_spins and its
+/// like. Thread safety: single-owner.
 class Waiting {
  public:
   Waiting() noexcept : backoff_(Process::get().config()) {}

@@ -129,14 +129,8 @@ static void meet(int kind, int scope, ompt_data_t* parallel, ompt_data_t* task,
   const bool is_last = ends_member(kind, region, caller);
   at_barrier = is_last ? (LarklaneCame){0, 0, 0} : came;
   if (is_last)
-    tell(&(LarklaneThreadEvent){.begin_ns = task->value,
-                                .end_ns = came.at_ns,
-                                .value = (uintptr_t)region->caller,
-                                .region = region->number,
-                                .threads = number_in_team(),
-                                .kind = kLarklaneMember,
-                                .busy_ns = came.busy_ns,
-                                .delayed_ns = came.delayed_ns});
+    larklane_tell_member(tell, task->value, came, (uintptr_t)region->caller, region->number,
+                         number_in_team());
 }
 
 static int initialize(ompt_function_lookup_t* lookup, int device, ompt_data_t* tool_data) {

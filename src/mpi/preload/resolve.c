@@ -32,7 +32,10 @@ enum { kIsForProfile = 0 };
 
 static const char* const kNames[] = {
 #define LARKLANE_CALL(ret, Name, params, args) "MPI_" #Name, "PMPI_" #Name,
+#define LARKLANE_EXTENSION(ret, Name, params, args) "MPIX_" #Name, "PMPIX_" #Name,
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
+#undef LARKLANE_EXTENSION
 #ifdef LARKLANE_PROFILE
 #include "mpi/abi/traffic.def"
 #endif
@@ -216,10 +219,18 @@ static void missing(void) {
   abort();
 }
 
+// An extension has no effect where no request of ours can exist.
+static int succeed(void) { return 0; /* MPI_SUCCESS */ }
+
+static bool is_extension(const char* name) { return strstr(name, "MPIX_") != NULL; }
+
 static void set_functions(void* const* functions) {
   for (size_t i = 0; i < kNameCount; ++i) {
     void* function = functions[i];
-    if (!function) *(void (**)(void)) & function = missing;
+    if (!function && is_extension(kNames[i]))
+      *(int (**)(void)) & function = succeed;
+    else if (!function)
+      *(void (**)(void)) & function = missing;
     // release: pairs with the load in the trampoline, after which the family's tables must be
     // visible
     atomic_store_explicit(&larklane_preload_slots[i], function, memory_order_release);

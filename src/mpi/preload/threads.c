@@ -221,15 +221,9 @@ static void run_member(void* region_p) {
   region->body(region->data);
   const LarklaneCame came = larklane_come();
   LarklaneThreadHook* tell = larklane_thread_hook();
-  const LarklaneThreadEvent event = {.begin_ns = begin_ns,
-                                     .end_ns = came.at_ns,
-                                     .value = (uintptr_t)region->body,
-                                     .region = region->number,
-                                     .threads = number_in_team(),
-                                     .kind = kLarklaneMember,
-                                     .busy_ns = came.busy_ns,
-                                     .delayed_ns = came.delayed_ns};
-  if (tell) tell(&event);
+  if (tell)
+    larklane_tell_member(tell, begin_ns, came, (uintptr_t)region->body, region->number,
+                         number_in_team());
 }
 
 uint32_t larklane_number_region(void) {

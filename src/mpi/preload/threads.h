@@ -20,3 +20,16 @@ LarklaneCame larklane_come(void);
 /// The calling thread computes again. @param address  the place in the program: if computations
 /// after it are always short, they are not measured  @return the time in ns
 uint64_t larklane_go_on(uintptr_t address);
+/// Reports the calling thread's part of a parallel region.
+static inline void larklane_tell_member(LarklaneThreadHook* tell, uint64_t begin_ns,
+                                        LarklaneCame end, uintptr_t body, uint32_t region,
+                                        int32_t number_in_team) {
+  tell(&(LarklaneThreadEvent){.begin_ns = begin_ns,
+                              .end_ns = end.at_ns,
+                              .value = body,
+                              .region = region,
+                              .threads = number_in_team,
+                              .kind = kLarklaneMember,
+                              .busy_ns = end.busy_ns,
+                              .delayed_ns = end.delayed_ns});
+}

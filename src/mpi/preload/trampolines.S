@@ -1,8 +1,7 @@
 // One trampoline and one slot per exported name. A slot holds the function to jump to. All slots start with
 // larklane_preload_first, which gets the right function from resolve.c. The trampoline leaves the slot's address in a
-// scratch register, from which larklane_preload_first derives the name. Order of the slots: calls.def, MPI_X before PMPI_X.
-
-#if defined(__x86_64__)
+// scratch register, from which larklane_preload_first derives the name. Order of the slots: calls.def,
+// then extensions.def, MPI_X before PMPI_X.
 
 .macro trampoline name
   .pushsection .data.rel.local, "aw", %progbits
@@ -14,37 +13,22 @@ slot_\name:
   .p2align 4
 \name:
   .cfi_startproc
+#if defined(__x86_64__)
   endbr64
   leaq slot_\name(%rip), %r11
   jmpq *(%r11)
-  .cfi_endproc
-  .size \name, . - \name
-.endm
-
 #elif defined(__aarch64__)
-
-.macro trampoline name
-  .pushsection .data.rel.local, "aw", %progbits
-slot_\name:
-  .quad larklane_preload_first
-  .popsection
-  .globl \name
-  .type \name, %function
-  .p2align 4
-\name:
-  .cfi_startproc
   hint #34  // bti c
   adrp x16, slot_\name
   add x16, x16, :lo12:slot_\name
   ldar x17, [x16]  // acquire: pairs with the release store in resolve.c
   br x17
-  .cfi_endproc
-  .size \name, . - \name
-.endm
-
 #else
 #error "larklane: trampolines are written for x86-64 and aarch64"
 #endif
+  .cfi_endproc
+  .size \name, . - \name
+.endm
 
 .section .data.rel.local, "aw", %progbits
 .p2align 3
@@ -54,7 +38,10 @@ larklane_preload_slots:
 
 .text
 #define LARKLANE_CALL(ret, Name, params, args) trampoline MPI_##Name; trampoline PMPI_##Name
+#define LARKLANE_EXTENSION(ret, Name, params, args) trampoline MPIX_##Name; trampoline PMPIX_##Name
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
+#undef LARKLANE_EXTENSION
 #ifdef LARKLANE_PROFILE
 #include "mpi/abi/traffic.def"
 #endif

@@ -111,6 +111,22 @@ namespace larklane::mpi::profiled {
 
 using enum Completing::Mode;
 
+namespace {
+
+/// MPI_Waitsome and MPI_Testsome. @param call  the face's
+template <class Call>
+int some(Completing::Mode mode, Call call, const Next& next, int incount,
+         MPI_Request array_of_requests[], int* outcount, int array_of_indices[],
+         MPI_Status* array_of_statuses) {
+  Completing completing(incount, array_of_requests, mode);
+  const int code =
+      call(next, incount, array_of_requests, outcount, array_of_indices, array_of_statuses);
+  if (outcount != nullptr) completing.some_done(*outcount, array_of_indices, code);
+  return code;
+}
+
+}  // namespace
+
 int Wait(const Next& next, MPI_Request* request, MPI_Status* status) {
   Completing completing(1, request, waits);
   const int code = face::Wait(next, request, status);
@@ -136,11 +152,8 @@ int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* i
 
 int Waitsome(const Next& next, int incount, MPI_Request array_of_requests[], int* outcount,
              int array_of_indices[], MPI_Status* array_of_statuses) {
-  Completing completing(incount, array_of_requests, waits);
-  const int code = face::Waitsome(next, incount, array_of_requests, outcount, array_of_indices,
-                                  array_of_statuses);
-  if (outcount != nullptr) completing.some_done(*outcount, array_of_indices, code);
-  return code;
+  return some(waits, face::Waitsome, next, incount, array_of_requests, outcount, array_of_indices,
+              array_of_statuses);
 }
 
 int Test(const Next& next, MPI_Request* request, int* flag, MPI_Status* status) {
@@ -168,11 +181,8 @@ int Testany(const Next& next, int count, MPI_Request array_of_requests[], int* i
 
 int Testsome(const Next& next, int incount, MPI_Request array_of_requests[], int* outcount,
              int array_of_indices[], MPI_Status* array_of_statuses) {
-  Completing completing(incount, array_of_requests, tests);
-  const int code = face::Testsome(next, incount, array_of_requests, outcount, array_of_indices,
-                                  array_of_statuses);
-  if (outcount != nullptr) completing.some_done(*outcount, array_of_indices, code);
-  return code;
+  return some(tests, face::Testsome, next, incount, array_of_requests, outcount, array_of_indices,
+              array_of_statuses);
 }
 
 }  // namespace larklane::mpi::profiled

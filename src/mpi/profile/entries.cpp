@@ -12,7 +12,9 @@ namespace profiled {
 #define LARKLANE_ARGS(...) (next __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) \
   [[gnu::weak]] ret Name LARKLANE_PARAMS params { return face::Name LARKLANE_ARGS args; }
+#define LARKLANE_EXTENSION LARKLANE_CALL
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_PARAMS
 #undef LARKLANE_ARGS
@@ -27,6 +29,7 @@ namespace {
 #define LARKLANE_ENTRY(Name) entry_##Name
 #define LARKLANE_NEXT next_mpi()
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #undef LARKLANE_NEXT
 #define LARKLANE_NEXT detail::traffic_mpi
 #include "mpi/abi/traffic.def"
@@ -36,6 +39,7 @@ namespace {
 #define LARKLANE_ENTRY(Name) entry_p##Name
 #define LARKLANE_NEXT next_pmpi()
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #undef LARKLANE_NEXT
 #define LARKLANE_NEXT detail::traffic_pmpi
 #include "mpi/abi/traffic.def"
@@ -74,9 +78,11 @@ void* const* functions_of_profile() noexcept {
   reinterpret_cast<void*>(entry_##Name), reinterpret_cast<void*>(entry_p##Name),
   static void* const functions[] = {
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #include "mpi/abi/traffic.def"
   };
 #undef LARKLANE_CALL
+#undef LARKLANE_EXTENSION
   return functions;
 }
 

@@ -210,7 +210,8 @@ struct TrafficTables {
 void fill_large_counts(Traffic& calls) noexcept;
 TrafficTables find_traffic(void* (*find_next)(const char*)) noexcept;
 void set_traffic(const TrafficTables& tables, bool native) noexcept;
-/// The functions for the profiling stub's slots: calls.def, then traffic.def, MPI_X before PMPI_X.
+/// The functions for the profiling stub's slots: calls.def, extensions.def, traffic.def, MPI_X
+/// before PMPI_X.
 void* const* functions_of_profile() noexcept;
 
 }  // namespace larklane::mpi
@@ -223,8 +224,11 @@ void* const* functions_of_profile() noexcept;
 namespace larklane::mpi::profiled {
 #define LARKLANE_PARAMS(...) (const Next& next __VA_OPT__(, ) __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) ret Name LARKLANE_PARAMS params;
+#define LARKLANE_EXTENSION LARKLANE_CALL
 #include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
 #undef LARKLANE_CALL
+#undef LARKLANE_EXTENSION
 #undef LARKLANE_PARAMS
 #define LARKLANE_PARAMS(...) (const Traffic& next, __VA_ARGS__)
 #define LARKLANE_CALL(ret, Name, params, args) ret Name LARKLANE_PARAMS params;

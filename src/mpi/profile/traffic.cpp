@@ -33,19 +33,12 @@ void fill(int (*&call)(Arguments...)) noexcept {
 }  // namespace
 
 void fill_large_counts(Traffic& calls) noexcept {
-  fill<&Traffic::Send>(calls.Send_c);
-  fill<&Traffic::Ssend>(calls.Ssend_c);
-  fill<&Traffic::Rsend>(calls.Rsend_c);
-  fill<&Traffic::Isend>(calls.Isend_c);
-  fill<&Traffic::Issend>(calls.Issend_c);
-  fill<&Traffic::Irsend>(calls.Irsend_c);
-  fill<&Traffic::Recv>(calls.Recv_c);
-  fill<&Traffic::Irecv>(calls.Irecv_c);
-  fill<&Traffic::Sendrecv>(calls.Sendrecv_c);
-  fill<&Traffic::Send_init>(calls.Send_init_c);
-  fill<&Traffic::Ssend_init>(calls.Ssend_init_c);
-  fill<&Traffic::Rsend_init>(calls.Rsend_init_c);
-  fill<&Traffic::Recv_init>(calls.Recv_init_c);
+#define LARKLANE_FILL(Name) fill<&Traffic::Name>(calls.Name##_c)
+  LARKLANE_FILL(Send), LARKLANE_FILL(Ssend), LARKLANE_FILL(Rsend), LARKLANE_FILL(Isend);
+  LARKLANE_FILL(Issend), LARKLANE_FILL(Irsend), LARKLANE_FILL(Recv), LARKLANE_FILL(Irecv);
+  LARKLANE_FILL(Sendrecv), LARKLANE_FILL(Send_init), LARKLANE_FILL(Ssend_init);
+  LARKLANE_FILL(Rsend_init), LARKLANE_FILL(Recv_init);
+#undef LARKLANE_FILL
 }
 
 }  // namespace larklane::mpi

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -20,10 +21,10 @@ namespace larklane::mpi {
 /// The bits of any MPI handle.
 template <class Handle>
 std::uint64_t handle_bits(Handle handle) noexcept {
-  static_assert(sizeof(Handle) <= sizeof(std::uint64_t));
-  std::uint64_t bits = 0;
-  __builtin_memcpy(&bits, &handle, sizeof handle);
-  return bits;
+  if constexpr (std::is_pointer_v<Handle>)
+    return reinterpret_cast<std::uintptr_t>(handle);
+  else
+    return static_cast<std::make_unsigned_t<Handle>>(handle);
 }
 
 /// Processes of other worlds that this process met in the constructor of a communicator. All

@@ -99,8 +99,9 @@ struct alignas(MatchingEngine::kLineBytes) MatchingEngine::Bucket {
     first.prev = &link;
   }
 
-  /// @param place  result of find(link.word)
+  /// @param place  result of find(link.word): `link` is in that queue
   void remove(MatchLink** place, MatchLink& link) noexcept {
+    if (place == nullptr) __builtin_unreachable();
     if (link.next == &link) {
       *place = link.next_key;
     } else {

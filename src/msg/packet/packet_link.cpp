@@ -114,7 +114,6 @@ void PacketLink::greeted(net::Operation& operation, Status status) {
   PacketLink& link = *work.owner;
   work.complete = &PacketLink::probed;
   work.kind = vci::Work::Kind::probe;
-  link.is_greeting_over_.store(true, std::memory_order_release);  // pairs with is_greeting_over()
   if (link.on_answer_) link.on_answer_(status);
   link.is_probing_.store(false, std::memory_order_release);  // pairs with is_quiet(), refuse_slow()
 }

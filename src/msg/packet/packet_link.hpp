@@ -117,10 +117,6 @@ class PacketLink final {
   /// Posts the first operation, over a link that both sides have connected. Once.
   /// @param answered  called with the greeting's result, with the lane's lock held
   void greet(std::function<void(Status)> answered);
-  /// acquire: pairs with greeted()'s release, which precedes the report of the result.
-  bool is_greeting_over() const noexcept {
-    return is_greeting_over_.load(std::memory_order_acquire);
-  }
   /// Drops the callback of greet().
   void keep_silent();
   /// One turn of its lane, even if another thread owns the lane. Not from a callback.
@@ -268,7 +264,6 @@ class PacketLink final {
   // With the lane's lock held.
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> completed_{0};  // number of positions
   std::atomic<bool> is_telling_{false}, is_settling_{false};
-  std::atomic<bool> is_greeting_over_{false};
   bool is_deaf_ = false;  // a delivery has failed
   bool is_watching_ = false, has_told_watching_ = false;
   std::uint32_t heard_ = 0;  // deliveries, until the lane polls the ring

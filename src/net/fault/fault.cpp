@@ -77,6 +77,7 @@ class FaultLink final : public net::Link {
                   std::uint32_t partitions) override {
     inner_->carry_only(half, slot, partitions);
   }
+  void use_queues(std::uint32_t count) override { inner_->use_queues(count); }
 
  private:
   Traffic& traffic_;

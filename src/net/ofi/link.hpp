@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "net/link_posts.hpp"
 #include "net/ofi/connections.hpp"
 #include "net/ofi/endpoint.hpp"
 #include "net/provider.hpp"
@@ -32,17 +33,9 @@ class Link final : public net::Link {
   }
   Status connect(std::span<const std::byte> peer_offer) override;
 
-  Result<net::Post> write(const net::Transfer& transfer, net::Operation& operation) override;
-  Result<net::Post> write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
-                                    net::Operation& operation) override;
-  Result<net::Post> write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
-                                net::Operation& operation) override;
-  Result<net::Post> write_small_immediate(std::span<const std::byte> bytes, net::RemoteMemory to,
-                                          std::uint32_t immediate,
-                                          net::Operation& operation) override;
+  LARKLANE_NET_LINK_POSTS;
   Result<net::Post> write_small_wide(std::span<const std::byte> bytes, net::RemoteMemory to,
                                      std::uint64_t immediate, net::Operation& operation) override;
-  Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
   Result<net::Post> settle(net::RemoteMemory there, net::Operation& operation) override;
 
   Status failure() const noexcept override { return failure_; }

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/status.hpp"
+#include "net/link_posts.hpp"
 #include "net/provider.hpp"
 #include "net/shm/network_endpoint.hpp"
 #include "net/shm/network_peer.hpp"
@@ -29,15 +30,7 @@ class NetworkLink final : public net::Link {
   /// @errors also kForeignUser, kPeerDown
   Status connect(std::span<const std::byte> peer_offer) override;
 
-  Result<net::Post> write(const net::Transfer& transfer, net::Operation& operation) override;
-  Result<net::Post> write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
-                                    net::Operation& operation) override;
-  Result<net::Post> write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
-                                net::Operation& operation) override;
-  Result<net::Post> write_small_immediate(std::span<const std::byte> bytes, net::RemoteMemory to,
-                                          std::uint32_t immediate,
-                                          net::Operation& operation) override;
-  Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
+  LARKLANE_NET_LINK_POSTS;
   Result<net::Post> probe(net::Operation& operation) override;
 
   Status failure() const noexcept override { return failure_; }

@@ -105,6 +105,20 @@ Result<std::unique_ptr<Link>> Link::create(Endpoint& endpoint, std::string* reas
   return link;
 }
 
+/// The others end unused: nothing has been posted.
+void Link::use_queues(std::uint32_t count) {
+  if (!offer_.is_of_channel || count == 0 || count >= writes_.size()) return;
+  while (writes_.size() > count) {
+    SendQueue& last = *writes_.back();
+    endpoint_.stop_hearing_by(*last.pair());
+    endpoint_.close_queue(last);
+    writes_.pop_back();
+  }
+  writes_.back()->partner = reads_.get();
+  offer_.write_queues.resize(count);
+  offer_bytes_ = encode(offer_);
+}
+
 Status Link::make_copies(SendQueue& writes, std::string* reason) {
   const std::size_t bytes = std::size_t{kWriteShape.depth} * kSmallBytesMax;
   auto copies = std::make_unique<std::byte[]>(bytes);
@@ -123,9 +137,8 @@ Status Link::connect(std::span<const std::byte> peer_offer) {
   if (!peer) return peer.error();
   if (is_connected_) return Errc::kProtocol;
   if (peer->is_ethernet != offer_.is_ethernet) return {Errc::kUnreachable, EPROTONOSUPPORT};
-  if (peer->is_of_channel != offer_.is_of_channel ||
-      peer->write_queues.size() != offer_.write_queues.size())
-    return net::kUnlikeLinks;
+  if (peer->is_of_channel != offer_.is_of_channel) return net::kUnlikeLinks;
+  use_queues(static_cast<std::uint32_t>(peer->write_queues.size()));
   for (std::size_t i = 0; i < writes_.size(); ++i)
     LARKLANE_TRY(
         connect_pair(writes_[i]->pair(), offer_.write_queues[i], peer->write_queues[i], *peer));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "net/immediate.hpp"
+#include "net/link_posts.hpp"
 #include "net/provider.hpp"
 #include "net/verbs/endpoint.hpp"
 #include "net/verbs/offer.hpp"
@@ -32,23 +33,16 @@ class Link final : public net::Link {
   std::span<const std::byte> offer() const noexcept override { return offer_bytes_; }
   Status connect(std::span<const std::byte> peer_offer) override;
 
+  void use_queues(std::uint32_t count) override;
   void carry_only(net::ChannelHalf half, std::optional<std::uint16_t> slot,
                   std::uint32_t partitions) override;
   /// One that has come in on a link that carries one channel, in the lane's way. Nothing: of no
   /// half that is here.
   std::optional<std::uint32_t> immediate_here(std::uint32_t immediate) const noexcept;
 
-  Result<net::Post> write(const net::Transfer& transfer, net::Operation& operation) override;
-  Result<net::Post> write_immediate(const net::Transfer& transfer, std::uint32_t immediate,
-                                    net::Operation& operation) override;
+  LARKLANE_NET_LINK_POSTS;
   net::PostPrepared prepare(const net::Transfer& transfer, std::uint32_t immediate,
                             net::Operation& operation) override;
-  Result<net::Post> write_small(std::span<const std::byte> bytes, net::RemoteMemory to,
-                                net::Operation& operation) override;
-  Result<net::Post> write_small_immediate(std::span<const std::byte> bytes, net::RemoteMemory to,
-                                          std::uint32_t immediate,
-                                          net::Operation& operation) override;
-  Result<net::Post> read(const net::Transfer& transfer, net::Operation& operation) override;
   Result<net::Post> probe(net::Operation& operation) override;
   Status failure() const noexcept override { return first_writes_.error(); }
   /// The peer can't use it any more either.

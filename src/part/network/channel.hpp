@@ -253,6 +253,7 @@ class NetSend final : public SendRequest, public NetHalf {
 
   Status start() override;
   Status pready(std::int32_t first, std::int32_t count) override;
+  Status look_for_receiver(bool* is_ready) override;
   Completion poll() override;
   void finish() override;
   Status error() const noexcept override { return failure_.status(); }
@@ -299,6 +300,7 @@ class NetSend final : public SendRequest, public NetHalf {
   std::uint32_t group_partitions(std::uint32_t first) const noexcept;
   bool is_group(Run run) const noexcept;
   bool has_credit() const noexcept { return net_words_.read(0) == credit_; }
+  bool may_push_all() const noexcept;
   bool is_made_again(Run run) const noexcept;
   void remember(Run run, CellWork* work) noexcept;
   void push(CellWork& work, Run run);
@@ -428,6 +430,7 @@ class NetRecv final : public RecvRequest, public NetHalf {
   Status look(std::int32_t partition, bool* arrived) override;
   void open(std::uint64_t round);
   void give_credit(std::uint64_t round);
+  void post_credit(std::uint64_t round);
   void demand();
   bool may_demand(std::uint64_t round) const;
   void claim(std::uint32_t cell);
@@ -471,11 +474,18 @@ class NetRecv final : public RecvRequest, public NetHalf {
   std::unique_ptr<CellWork[]> reads_;                  // by first cell
   std::unique_ptr<FinWork[]> fins_;                    // by first cell; guarded by the lane
   std::unique_ptr<DemandWork> demand_;                 // null: the sender takes no demands
+  /// At most one credit is in flight, so that none replaces a younger one.
   struct CreditWork : vci::Work {
     NetRecv* channel = nullptr;
-    std::atomic<bool> is_busy{false};
+    static constexpr std::uint64_t kIdle = 0, kBusy = 1;
+    /// kIdle, kBusy, or owing(round): it is busy, and its completion posts that round's credit.
+    std::atomic<std::uint64_t> state{kIdle};
+    static constexpr std::uint64_t owing(std::uint64_t round) noexcept { return round + kBusy; }
+    static constexpr std::uint64_t owed_round(std::uint64_t state) noexcept {
+      return state - kBusy;
+    }
   };
-  CreditWork credits_[2];  // by round parity
+  CreditWork credit_;
   std::atomic<bool> matched_{false}, usable_{false};
   std::mutex start_mutex_;    // orders a Start and the acceptance
   bool is_accepted_ = false;  // guarded by start_mutex_

@@ -87,6 +87,7 @@ Status NetLink::open() {
   auto opened = vci.open_link();
   if (!opened) return opened.error();
   link = std::move(opened).value();
+  if (queues != 0) vci.exclusively([this] { link->use_queues(queues); });
   return {};
 }
 
@@ -204,10 +205,10 @@ NetLink* NetLinks::find(const control::Peer& peer, std::uint32_t number) {
 }
 
 Result<NetLink*> NetLinks::for_send(const std::shared_ptr<PeerState>& peer,
-                                    std::uint64_t communicator) {
+                                    std::uint64_t communicator, std::uint32_t queues) {
   const std::uint32_t count = lanes_.count_max(), first = peer_of(*peer->peer).first_lane;
   const std::uint32_t lane = (lanes_.choose(first, communicator) + count - first) % count;
-  return has_channel_links() ? for_channel(peer, lane) : usable(peer, lane);
+  return has_channel_links() ? for_channel(peer, lane, queues) : usable(peer, lane);
 }
 
 /// Where channels have links of their own, this one carries no channel.
@@ -226,12 +227,14 @@ NetLink* NetLinks::for_receive(const control::Peer& peer, std::uint32_t number) 
   return link;
 }
 
-Result<NetLink*> NetLinks::for_channel(const std::shared_ptr<PeerState>& peer, std::uint32_t lane) {
+Result<NetLink*> NetLinks::for_channel(const std::shared_ptr<PeerState>& peer, std::uint32_t lane,
+                                       std::uint32_t queues) {
   constexpr std::uint32_t kChannelsMax = NetLink::kOfPeer / NetLink::kCountMax - 1;
   if (auto first = first_of(peer); !first) return first.error();
   std::uint32_t& channels = peer_of(*peer->peer).channels_made;
   if (channels == kChannelsMax) return Errc::kNoMemory;
   const std::uint32_t number = ++channels * NetLink::kCountMax + lane;
+  entry(peer, number).queues = queues;
   auto made = link(peer, number);
   // relaxed: under the mutex, as it is stored.
   const bool is_lost = made && (*made)->is_lost.load(std::memory_order_relaxed);

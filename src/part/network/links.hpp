@@ -198,7 +198,8 @@ struct NetLink final : wireup::Link {
   std::string why_lost;              ///< written before is_lost
   std::atomic<bool> is_cut{false};   ///< no operation of the peer arrives over it any more
   net::RemoteMemory greeting_there{};
-  bool is_taken = false;  ///< for a link of a peer's channel: its receive has been found
+  bool is_taken = false;     ///< for a link of a peer's channel: its receive has been found
+  std::uint32_t queues = 0;  ///< net::Link::use_queues(); 0: all, or as many as the peer offers
   std::vector<std::pair<std::shared_ptr<NetRecv>, record::NetAccept>>
       accepts;  ///< sent once the link is ready
   LinkProbe probe;
@@ -250,8 +251,11 @@ class NetLinks final : private vci::VciPool::Receivers {
   /// unwatches
   std::vector<NetLane*> stop_watching();
 
-  /// The link for a send that the calling thread makes. @errors kUnreachable
-  Result<NetLink*> for_send(const std::shared_ptr<PeerState>& peer, std::uint64_t communicator);
+  /// The link for a send that the calling thread makes.
+  /// @param queues  of a link of the channel's own: its queue pairs for writes, 0: the option's
+  /// @errors kUnreachable
+  Result<NetLink*> for_send(const std::shared_ptr<PeerState>& peer, std::uint64_t communicator,
+                            std::uint32_t queues = 0);
   /// The link for a receive until its sender chooses one. @errors kUnreachable
   Result<NetLink*> first_of(const std::shared_ptr<PeerState>& peer);
   /// May a peer name this number?
@@ -314,7 +318,8 @@ class NetLinks final : private vci::VciPool::Receivers {
   bool has_channel_links() const noexcept { return fabric_.limits().channel_partitions_max != 0; }
   Result<NetLink*> usable(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
   /// @param lane  remainder of the link's number @errors kNoMemory, kUnreachable
-  Result<NetLink*> for_channel(const std::shared_ptr<PeerState>& peer, std::uint32_t lane);
+  Result<NetLink*> for_channel(const std::shared_ptr<PeerState>& peer, std::uint32_t lane,
+                               std::uint32_t queues);
   /// The link; a new one gets its lane, but is not offered.
   NetLink& entry(const std::shared_ptr<PeerState>& peer, std::uint32_t number);
   /// The same, offered to the peer.

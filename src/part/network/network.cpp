@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "base/log.hpp"
 #include "model/plan.hpp"
@@ -143,7 +142,8 @@ void Network::fail_posted(const MatchKey& key, const char* why) {
 Result<SendRequest*> Network::send_init(const InitArgs& args,
                                         const std::shared_ptr<PeerState>& peer,
                                         const std::vector<std::uint32_t>& boundaries,
-                                        GroupRules rules, const PlanSource& plans) {
+                                        GroupRules rules, const PlanSource& plans,
+                                        std::uint32_t queues) {
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
   if (are_too_many_empty(partitions, args.count * args.type->size_bytes())) return Errc::kNoMemory;
   if (!peer->peer->has_room()) return Errc::kNoMemory;
@@ -153,7 +153,7 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
     return Errc::kNoMemory;
   }
   if (!can_break_up(partitions, rules)) rules = {};
-  auto place = take_place(args, peer, rules.take_demands());
+  auto place = take_place(args, peer, rules.take_demands(), queues);
   if (!place) return place.error();
   std::vector<std::uint32_t> groups = cell_boundaries(
       partitions, boundaries, rules.deadline_ns != 0 ? kUnitsPerWord : kGroupPartitionsMax);
@@ -174,10 +174,10 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
 
 Result<Network::SendPlace> Network::take_place(const InitArgs& args,
                                                const std::shared_ptr<PeerState>& peer,
-                                               bool takes_demands) {
+                                               bool takes_demands, std::uint32_t queues) {
   const std::scoped_lock lock(mutex_);
   reap_locked();
-  auto link = links_->for_send(peer, args.context.low);
+  auto link = links_->for_send(peer, args.context.low, queues);
   cut_off_lost_locked();
   if (!link) return link.error();
   SendPlace place{*link};

@@ -41,9 +41,11 @@ class Network final : private LinkKeeper {
   /// @param boundaries  first partition of each group
   /// @param rules       needs of the policy
   /// @param plans       source of plans, if the rules have a planner
+  /// @param queues      Policy::queues()
   Result<SendRequest*> send_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
                                  const std::vector<std::uint32_t>& boundaries,
-                                 GroupRules rules = {}, const PlanSource& plans = {});
+                                 GroupRules rules = {}, const PlanSource& plans = {},
+                                 std::uint32_t queues = 0);
   Result<RecvRequest*> recv_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer);
   /// @errors kInvalidArgument: no request of this network; kAlreadyActive
   Status free(Request* request);
@@ -108,7 +110,7 @@ class Network final : private LinkKeeper {
     std::optional<std::uint16_t> demand_slot{};
   };
   Result<SendPlace> take_place(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
-                               bool takes_demands);
+                               bool takes_demands, std::uint32_t queues);
   Result<SendRequest*> make_send(const InitArgs& args, const SendPlace& place,
                                  std::vector<std::uint32_t> groups, GroupRules rules,
                                  const PlanSource& plans);

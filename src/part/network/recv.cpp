@@ -13,10 +13,8 @@ NetRecv::NetRecv(InitArgs args, NetBuffer buffer, NetPath path, Counters* counte
       args_(std::move(args)),
       counters_(*counters),
       unpacks_(buffer_->is_packed()) {
-  for (CreditWork& credit : credits_) {
-    credit.channel = this;
-    credit.wakes = false;
-  }
+  credit_.channel = this;
+  credit_.wakes = false;
 }
 
 Result<record::NetAccept> NetRecv::match(const Match& match) {
@@ -47,7 +45,7 @@ Result<record::NetAccept> NetRecv::match(const Match& match) {
     fins_[cell].channel = this;
     fins_[cell].link = link.link.get();
   }
-  for (CreditWork& credit : credits_) credit.link = link.link.get();
+  credit_.link = link.link.get();
   demand_ = std::move(demand);
   if (demand_) {
     demand_->channel = this;
@@ -112,30 +110,52 @@ void NetRecv::open(std::uint64_t round) {
   noticed_.for_each([this](std::uint32_t cell) { claim(cell); });
 }
 
-/// Without credit the sender leaves notices, so this call may skip a credit that it can't send now.
+/// Without credit the sender leaves notices. But a sender that waits for its credit leaves none, so
+/// the last round's credit always goes: now, or when the one before it has completed.
 void NetRecv::give_credit(std::uint64_t round) {
-  CreditWork& work = credits_[round & 1];
-  // acquire: pairs with credit_sent()'s release. An exchange: the helper may open the first round.
-  if (work.is_busy.exchange(true, std::memory_order_acquire)) return;
-  if (!enter()) {
-    work.is_busy.store(false, std::memory_order_release);  // release: as credit_sent()'s
-    return;
-  }
+  std::uint64_t state = CreditWork::kIdle;
+  // acquire: pairs with credit_sent()'s release.
+  if (credit_.state.compare_exchange_strong(state, CreditWork::kBusy, std::memory_order_acquire))
+      [[likely]]
+    return post_credit(round);
+  // Most have completed, but no thread has polled since. If not, the completion wakes the helper.
+  NetLane& lane = link().lane;
+  (void)vci().progress();
+  lane.want_all();
+  std::uint64_t next = 0;
+  do {
+    next = state == CreditWork::kIdle ? CreditWork::kBusy : CreditWork::owing(round);
+    // acq_rel: as above; releases the wish to credit_sent(), which undoes it.
+  } while (!credit_.state.compare_exchange_weak(state, next, std::memory_order_acq_rel,
+                                                std::memory_order_acquire));
+  if (state != CreditWork::kBusy) lane.want_needed();  // none is to be undone, or there are two
+  if (state == CreditWork::kIdle) post_credit(round);
+}
+
+/// @pre the caller has made the credit busy
+void NetRecv::post_credit(std::uint64_t round) {
+  if (!enter()) return;  // it stays busy: nothing is posted any more
   const std::uint64_t word = net_word::make(match_->init.generation, round);
-  std::memcpy(work.small, &word, sizeof(word));
-  work.small_bytes = sizeof(word);
-  work.kind = vci::Work::Kind::small;
-  work.transfer.remote = match_->init.control;
-  work.complete = &NetRecv::credit_sent;
-  vci().post(work);
+  std::memcpy(credit_.small, &word, sizeof(word));
+  credit_.small_bytes = sizeof(word);
+  credit_.kind = vci::Work::Kind::small;
+  credit_.transfer.remote = match_->init.control;
+  credit_.complete = &NetRecv::credit_sent;
+  vci().post(credit_);
 }
 
 void NetRecv::credit_sent(net::Operation& operation, Status status) {
-  auto& work = static_cast<CreditWork&>(operation);
-  NetRecv& channel = *work.channel;
+  NetRecv& channel = *static_cast<CreditWork&>(operation).channel;
   if (!status.ok()) channel.lost(status, kWrite);
   // release: pairs with give_credit()'s acquire.
-  work.is_busy.store(false, std::memory_order_release);
+  std::uint64_t state = CreditWork::kBusy;
+  if (!channel.credit_.state.compare_exchange_strong(state, CreditWork::kIdle,
+                                                     std::memory_order_acq_rel)) {
+    // acq_rel: another Start may have named a later round meanwhile.
+    state = channel.credit_.state.exchange(CreditWork::kBusy, std::memory_order_acq_rel);
+    channel.link().lane.want_needed();
+    channel.post_credit(CreditWork::owed_round(state));
+  }
   channel.leave();
 }
 

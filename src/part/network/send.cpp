@@ -175,6 +175,23 @@ Status NetSend::pready(std::int32_t first, std::int32_t count) {
   return side_.rendezvous().mark(round(), run.first, run.count, mover);
 }
 
+/// The receiver has accepted the channel, and has given this round's credit.
+bool NetSend::may_push_all() const noexcept {
+  // acquire: the words are open, or are being opened.
+  return has_credit() && accepted_.load(std::memory_order_acquire);
+}
+
+Status NetSend::look_for_receiver(bool* is_ready) {
+  if (!active()) return Errc::kNotActive;
+  *is_ready = may_push_all();
+  if (*is_ready) [[likely]]
+    return {};
+  // The receiver may have completed the round: it may be one ahead, or gone.
+  const Completion now = poll();
+  *is_ready = now == Completion::complete || (now == Completion::pending && may_push_all());
+  return now == Completion::failed ? failure_.status() : Status{};
+}
+
 /// Sends whole cells. Runs may hold parts of cells that are larger than a group, or that an expired
 /// word releases.
 void NetSend::move(Run run) {

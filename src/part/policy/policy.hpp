@@ -31,6 +31,11 @@ class Policy {
   /// @param partition_bytes  size of one partition
   virtual std::vector<std::uint32_t> groups(std::uint32_t partitions,
                                             std::uint64_t partition_bytes) const = 0;
+  /// Of the queue pairs that a channel has for itself, the number that it uses. 0: all.
+  virtual std::uint32_t queues(std::uint32_t /*partitions*/,
+                               std::uint64_t /*partition_bytes*/) const {
+    return 0;
+  }
   virtual PolicyNeeds needs() const noexcept { return {}; }
   /// The planner of one channel. Null: the policy has none.
   virtual std::unique_ptr<Planner> planner(PlannedChannel) const { return nullptr; }

@@ -1,4 +1,4 @@
-// Policy `table`: the number of groups that `larklane tune --search` has found.
+// Policy `table`: the numbers of groups and queue pairs that `larklane tune --search` has found.
 
 #include "model/groups.hpp"
 #include "part/policy/registry.hpp"
@@ -12,6 +12,9 @@ class Table final : public Policy {
   std::vector<std::uint32_t> groups(std::uint32_t partitions,
                                     std::uint64_t partition_bytes) const override {
     return equal_groups(partitions, model::tabled_groups(tuning_, partitions, partition_bytes));
+  }
+  std::uint32_t queues(std::uint32_t partitions, std::uint64_t partition_bytes) const override {
+    return model::tabled_queues(tuning_, partitions, partition_bytes);
   }
 
  private:

@@ -197,6 +197,17 @@ class Rendezvous {
     }
   }
 
+  /// May every group of `round` travel once it is complete? @pre the round is not over here
+  bool is_open(std::uint64_t round) const {
+    const Layout& layout = plans_.of(round);
+    const auto last = static_cast<std::uint32_t>(layout.words().size() - 1);
+    const std::uint32_t root = layout.words()[last].root;
+    const auto& line = root == kNoRoot ? block_.word(round, last) : block_.root(round, root);
+    // acquire: pairs with open(), which opens this one last.
+    const std::uint64_t state = line.state.load(std::memory_order_acquire);
+    return word_state::of_round(state, round) && (state & word_state::kOpen) != 0;
+  }
+
   /// From now on no partition of word `index` waits for its group. No effect if `round` is over, or
   /// if the word has expired.
   template <class Move>

@@ -58,6 +58,12 @@ class SendSide {
     return rendezvous_.mark(round, run.first, run.count, [&](Run moved) { mover.move(moved); });
   }
 
+  /// Has the receiver started `round`, so that no mark of it waits for that? Once the round is
+  /// complete the answer may be false. @pre the round is not over here
+  bool is_open(std::uint64_t round) const {
+    return mode_ == Mode::slots ? slots_.is_open(round) : rendezvous_.is_open(round);
+  }
+
   /// May the program overwrite every byte of the round?
   bool complete(std::uint64_t round) {
     return mode_ == Mode::slots ? slots_.complete(round) : rounds_moved(block_, partitions_, round);

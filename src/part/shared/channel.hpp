@@ -2,12 +2,15 @@
 // The two ends of a channel on one host. Each end joins a side of the protocol, a buffer, a peer
 // and the access to its memory.
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -64,21 +67,43 @@ struct RoundTotals {
   }
 };
 
+/// The kernel's id of the calling thread, with a system call in its first call only.
+inline pid_t this_thread() noexcept {
+  thread_local constinit pid_t id = 0;
+  if (id == 0) id = ::gettid();
+  return id;
+}
+
 /// A channel of this process, as the owner of steps that wait for the program.
 class StepOwner : public std::enable_shared_from_this<StepOwner> {
  public:
   virtual ~StepOwner() = default;
   /// On a thread of the program.
   virtual void carry_out_step(const record::Move& step) = 0;
+  /// On a thread of the library, which can do it where the step's pages are open.
+  virtual void on_move(const record::Move& step) = 0;
+  /// Has one of `threads` open this side's pages of the step.
+  virtual Status open_pages(const record::Move& step, std::span<const pid_t> threads) = 0;
+  /// The one that made the request.
+  pid_t thread() const noexcept { return thread_; }
+
+ private:
+  const pid_t thread_ = this_thread();
 };
 
 /// Handed-over steps of one process that wait for a thread of the program. The helper can't access
 /// their memory: a SIGSEGV handler of the program may open it, and the helper blocks all signals.
 /// Any thread that waits or tests carries out all steps, even for other requests: its own request
-/// may need them first.
-/// Thread safety: thread-safe.
+/// may need them first. If none does within kPatienceNs, a signal makes one open the pages, and the
+/// helper carries out the steps (ADR 0031).
+/// Thread safety: thread-safe, but for serve_by().
 class ProgramSteps {
  public:
+  /// @param plane  its threads prompt the program. Before the first step; it ends before this
+  void serve_by(control::Plane& plane) noexcept {
+    plane_ = &plane;
+    thread_ = this_thread();
+  }
   void add(StepOwner& owner, const record::Move& step);
   void carry_out();
   bool empty() const noexcept {
@@ -91,10 +116,16 @@ class ProgramSteps {
     std::weak_ptr<StepOwner> owner;
     record::Move move;
   };
+  static constexpr std::int64_t kPatienceNs = 20'000'000;
   std::optional<Step> take();
+  void prompt_program();
+  void carry_out_by_helper();
 
+  control::Plane* plane_ = nullptr;
+  pid_t thread_ = 0;  ///< that made the engine: it uses MPI
   std::mutex mutex_;
-  std::vector<Step> steps_;  // guarded by mutex_
+  std::vector<Step> steps_;   // this and is_prompted_: guarded by mutex_
+  bool is_prompted_ = false;  ///< a thread will look at the steps
   std::atomic<std::size_t> count_{0};
 };
 
@@ -262,6 +293,7 @@ class SendChannel final : public SendRequest, public StepOwner {
 
   Status start() override;
   Status pready(std::int32_t first, std::int32_t count) override;
+  Status look_for_receiver(bool* is_ready) override;
   Completion poll() override;
   void finish() override;
   Status error() const noexcept override { return failure_.status(); }
@@ -274,7 +306,7 @@ class SendChannel final : public SendRequest, public StepOwner {
   void on_map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
     if (!wire_.is_mapped()) wire_.map(std::move(region), offset);  // a push may use the first one
   }
-  void on_move(const record::Move& move);  ///< the receiver could not pull
+  void on_move(const record::Move& move) override;  ///< the receiver could not pull
   void on_fail(Status status, std::string text);
   const InUse& in_use() const noexcept { return in_use_; }
   void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
@@ -308,6 +340,7 @@ class SendChannel final : public SendRequest, public StepOwner {
   Passed pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done, MovedBy by);
   void carry_out(record::Move move, MovedBy by);
   void carry_out_step(const record::Move& step) override;
+  Status open_pages(const record::Move& step, std::span<const pid_t> threads) override;
   Status leave_to_program(const record::Move& move);
   Status pack(record::Move move, const Piece& left, MovedBy by);
   Status make_staging();
@@ -403,7 +436,7 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   void match_freed();
   void open_first_round();
 
-  void on_move(const record::Move& move);  ///< the sender could not push, or has packed
+  void on_move(const record::Move& move) override;  ///< the sender could not push, or has packed
   void on_staging(Result<std::shared_ptr<shm::Segment>> staging);
   void on_fail(Status status, std::string text);
   const InUse& in_use() const noexcept { return in_use_; }
@@ -433,6 +466,7 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   Passed pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done);
   void carry_out(record::Move move, MovedBy by);
   void carry_out_step(const record::Move& step) override;
+  Status open_pages(const record::Move& step, std::span<const pid_t> threads) override;
   Status pass_on_copy(record::Move move);
   void unpack(record::Move move, Piece left, MovedBy by);
   std::optional<Piece> all_of(const record::Move& move) const;

@@ -113,6 +113,17 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   return status;
 }
 
+Status SendChannel::look_for_receiver(bool* is_ready) {
+  if (!active()) return Errc::kNotActive;
+  *is_ready = side_.is_open(round());
+  if (*is_ready) [[likely]]
+    return {};
+  // The receiver may have completed the round: it may be one ahead, or gone.
+  const Completion now = poll();
+  *is_ready = now == Completion::complete;
+  return now == Completion::failed ? failure_.status() : Status{};
+}
+
 Status SendChannel::push_or_mark(std::uint32_t partition) {
   if (side_.slots().is_ready(round(), partition)) return Errc::kAlreadyReady;
   if (lag_.is_behind(side_.block(), round()) && push_past_slot(partition)) return {};

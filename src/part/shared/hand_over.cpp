@@ -9,6 +9,7 @@
 
 #include "base/log.hpp"
 #include "part/shared/channel.hpp"
+#include "shm/program_touch.hpp"
 
 namespace larklane::part {
 namespace {
@@ -115,6 +116,13 @@ void SendChannel::carry_out(record::Move move, MovedBy by) {
   if (!status.ok()) give_up(status);
 }
 
+Status SendChannel::open_pages(const record::Move& step, std::span<const pid_t> threads) {
+  const Moving moving(*this);
+  const auto all = all_of(step);
+  if (!moving || !active() || step.round != round() || !all) return {};
+  return shm::touch_by_program(threads, buffer(), left_of(*all, step), shm::Access::read);
+}
+
 Status SendChannel::leave_to_program(const record::Move& move) {
   peer_->steps->add(*this, move);
   return {};
@@ -208,6 +216,14 @@ void RecvChannel::on_staging(Result<std::shared_ptr<shm::Segment>> staging) {
 void RecvChannel::carry_out_step(const record::Move& step) {
   const Moving moving(*this);
   if (moving && active() && step.round == round()) carry_out(step, MovedBy::receiver);
+}
+
+Status RecvChannel::open_pages(const record::Move& step, std::span<const pid_t> threads) {
+  const Moving moving(*this);
+  if (!moving || !usable() || !active() || step.round != round()) return {};
+  const auto all = all_of(step);
+  if (!all) return {};
+  return shm::touch_by_program(threads, buffer(), left_of(*all, step), shm::Access::write);
 }
 
 void RecvChannel::carry_out(record::Move move, MovedBy by) {

@@ -1,7 +1,7 @@
 // A buffer with a lost part: its file has been truncated, and access raises SIGBUS. The victim must
 // get its signal in a thread of its own; the other side an error with a text, within seconds, and
-// the use of its other requests. The caller looks for the text: MPICH 4.0 keeps none with a code, so
-// that it is on standard error there.
+// the use of its other requests. The caller looks for the text: MPICH 4.0 keeps none with a code,
+// and it is on standard error there.
 //
 //   lost sender|receiver first|last [mend]    that side has the buffer; its call comes first or
 //   last. mend: its handler brings the pages back (they are empty then), and the round completes
@@ -9,6 +9,7 @@
 // Prints `victim ok` and `survivor ok`, or the failure.
 #include <mpi.h>
 
+#include "../survivor.h"
 #include "kinds.h"
 
 enum {
@@ -54,32 +55,14 @@ static unsigned char byte_of(int round, size_t i) {
 }
 
 static int survive(MPI_Request* request, int is_sender) {
-  const double began = MPI_Wtime();
-  const int code = MPI_Wait(request, MPI_STATUS_IGNORE);
-  const double seconds = MPI_Wtime() - began;
+  double seconds = 0;
   char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  if (code == MPI_SUCCESS) {
+  if (wait_for_error(request, &seconds, text) == MPI_SUCCESS) {
     // Its bytes had left it before the other side touched the lost pages.
     printf("survivor: the round is complete\n");
     return !is_sender;
   }
-  MPI_Error_string(code, text, &length);
-  printf("survivor: after %.2f s: %s\n", seconds, text);
   return seconds > SECONDS;
-}
-
-// Nothing else is harmed: this rank's channel to itself.
-static int use_another(void) {
-  char out = 1, in = 0;
-  MPI_Request pair[2];
-  MPI_Psend_init(&out, 1, 1, MPI_BYTE, 0, 9, MPI_COMM_SELF, MPI_INFO_NULL, &pair[0]);
-  MPI_Precv_init(&in, 1, 1, MPI_BYTE, 0, 9, MPI_COMM_SELF, MPI_INFO_NULL, &pair[1]);
-  MPI_Startall(2, pair);
-  MPI_Pready(0, pair[0]);
-  MPI_Waitall(2, pair, MPI_STATUSES_IGNORE);
-  for (int r = 0; r < 2; ++r) MPI_Request_free(&pair[r]);
-  return in != 1;
 }
 
 static int check_mended(int is_sender_victim) {
@@ -111,13 +94,7 @@ int main(int argc, char** argv) {
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigaction(SIGBUS, &action, NULL);
 
-  MPI_Request request;
-  if (is_sender)
-    MPI_Psend_init(buffer, PARTITIONS, SIZE, MPI_BYTE, 1, 3, MPI_COMM_WORLD, MPI_INFO_NULL,
-                   &request);
-  else
-    MPI_Precv_init(buffer, PARTITIONS, SIZE, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL,
-                   &request);
+  MPI_Request request = init_pair(is_sender, buffer, PARTITIONS, SIZE);
   int failed = 0;
   for (int round = 0; round < 2; ++round) {
     for (size_t i = 0; i < ALL; ++i) buffer[i] = is_sender ? byte_of(round, i) : 0xEE;

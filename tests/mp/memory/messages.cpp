@@ -76,9 +76,9 @@ class Place {
  public:
   explicit Place(Context& context)
       : context_(context),
-        vci_(got(context.create_vci(), "create_vci")),
-        told_(got(CompletionQueue::create(context.completions()), "queue")),
-        mail_(got(CompletionQueue::create(context.completions()), "queue")),
+        vci_(vci_of(context)),
+        told_(queue_of(context)),
+        mail_(queue_of(context)),
         there_(got(mail_.register_remote(), "register_remote")) {}
 
   void send(std::uint32_t tag, const void* from, std::uint64_t bytes) {

@@ -23,15 +23,8 @@
 
 namespace {
 
-using larklane::Completion;
-using larklane::CompletionQueue;
-using larklane::Context;
-using larklane::Post;
-using larklane::PostOptions;
-using larklane::RemoteCompletion;
-using larklane::Vci;
-using larklane::program::fail;
-using larklane::program::got;
+using namespace larklane;
+using namespace larklane::program;
 
 constexpr std::size_t kLongest = 20000;
 
@@ -119,10 +112,9 @@ class Thread {
   void post_receive(std::uint64_t other) {
     Receiver& receiver = receivers_[other];
     const auto tag = static_cast<std::uint32_t>((other % threads_) * threads_ + thread_);
-    receiver.is_posted =
-        got(larklane::post_recv(vci_, static_cast<int>(other / threads_), tag,
-                                receiver.bytes.data(), kLongest, telling(&receiver)),
-            "post_recv") == Post::posted;
+    receiver.is_posted = got(post_recv(vci_, static_cast<int>(other / threads_), tag,
+                                       receiver.bytes.data(), kLongest, telling(&receiver)),
+                             "post_recv") == Post::posted;
   }
   void post_send(std::uint64_t other) {
     Sender& sender = senders_[other];
@@ -140,17 +132,17 @@ class Thread {
     if (!sender.is_busy) over_ += ++sender.sent == each_;
   }
   /// In each of the ways: as one buffer, as three, in a packet if one is free.
-  larklane::Result<Post> send(Sender& sender, int rank, std::uint32_t tag, bool& is_packet) {
+  Result<Post> send(Sender& sender, int rank, std::uint32_t tag, bool& is_packet) {
     const std::byte* const start = sender.bytes.data();
     const std::size_t bytes = sender.bytes.size(), third = bytes / 3;
     if (sender.sent % 3 == 1) {
-      const larklane::Buffer parts[] = {
+      const Buffer parts[] = {
           {start, third}, {start + third, third}, {start + 2 * third, bytes - 2 * third}};
       return larklane::post_send(vci_, rank, tag, parts, telling(&sender));
     }
     if (sender.sent % 3 == 2 && bytes != 0 && bytes <= vci_.packet_bytes_max()) {
       is_packet = true;
-      larklane::Packet packet = larklane::take_packet(vci_);
+      Packet packet = take_packet(vci_);
       if (!packet) return Post::retry;
       std::memcpy(packet.start(), start, bytes);
       return larklane::post_send(vci_, rank, tag, packet, bytes, telling(&sender));
@@ -159,8 +151,8 @@ class Thread {
   }
   void hear(const Completion& completion) {
     if (!completion.status.ok())
-      fail(3, "rank " + std::to_string(completion.rank) + ": " +
-                  larklane::errc_name(completion.status.code()));
+      fail(3,
+           "rank " + std::to_string(completion.rank) + ": " + errc_name(completion.status.code()));
     for (Sender& sender : senders_) {
       if (completion.user_context != &sender) continue;
       if (!sender.is_busy) fail(1, "a send is over twice");
@@ -194,20 +186,18 @@ class Thread {
 
 int main(int argc, char** argv) {
   if (argc != 3) fail(3, "exchange THREADS MESSAGES");
-  std::string problem;
-  auto context = Context::create(&problem);
-  if (!context) fail(3, problem);
+  auto context = begin();
   const auto threads = std::strtoull(argv[1], nullptr, 10);
-  const auto ranks = static_cast<std::uint64_t>((*context)->size());
+  const auto ranks = static_cast<std::uint64_t>(context->size());
   const std::uint64_t pairs = ranks * threads * ranks * threads;
   const std::uint64_t each = (std::strtoull(argv[2], nullptr, 10) + pairs - 1) / pairs;
   std::atomic<std::uint64_t> left{threads};
   std::vector<std::thread> running;
   for (std::uint64_t thread = 0; thread < threads; ++thread)
-    running.emplace_back([&, thread] { Thread(**context, thread, threads, each).run(left); });
+    running.emplace_back([&, thread] { Thread(*context, thread, threads, each).run(left); });
   for (std::thread& thread : running) thread.join();
-  if (!(*context)->fence(&problem).ok()) fail(3, problem);
-  if ((*context)->rank() == 0)
+  meet(*context);
+  if (context->rank() == 0)
     std::printf("exchange: %llu messages\n", static_cast<unsigned long long>(each * pairs));
   return 0;
 }

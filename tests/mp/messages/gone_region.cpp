@@ -25,10 +25,7 @@ constexpr std::uint64_t kMine = 0x6d69'6e65;
 class Place {
  public:
   explicit Place(Context& context)
-      : context_(context),
-        vci_(got(context.create_vci(), "create_vci")),
-        told_(got(CompletionQueue::create(context.completions()), "queue")),
-        words_(kWords, kMine) {}
+      : context_(context), vci_(vci_of(context)), told_(queue_of(context)), words_(kWords, kMine) {}
 
   void send(const void* bytes, std::size_t count) {
     expect_ok(

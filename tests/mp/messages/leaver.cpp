@@ -17,15 +17,8 @@
 
 namespace {
 
-using larklane::CompletionQueue;
-using larklane::Context;
-using larklane::Errc;
-using larklane::Post;
-using larklane::PostOptions;
-using larklane::Vci;
-using larklane::program::fail;
-using larklane::program::got;
-using larklane::program::wait_for;
+using namespace larklane;
+using namespace larklane::program;
 
 void stay(Context& context) {
   Vci vci = got(context.create_vci(), "create_vci"),
@@ -34,19 +27,18 @@ void stay(Context& context) {
   PostOptions options;
   options.completion = &told;
   std::uint64_t first = 0, never = 0;
-  got(larklane::post_recv(vci, 1, 1, &first, sizeof first, options), "post_recv");
+  got(post_recv(vci, 1, 1, &first, sizeof first, options), "post_recv");
   wait_for(vci, "the message", [&] { return told.pop().has_value(); });
-  got(larklane::post_recv(vci, 1, 2, &never, sizeof never, options), "post_recv");
+  got(post_recv(vci, 1, 2, &never, sizeof never, options), "post_recv");
   wait_for(vci, "the end of a receive", [&] {
     const auto completion = told.pop();
     return completion && completion->status.code() == Errc::kPeerDown;
   });
   for (Vci* const lane : {&vci, &fresh})
     wait_for(*lane, lane == &vci ? "the end of a send" : "the end of a send over a new lane", [&] {
-      return larklane::post_send(*lane, 1, 3, &first, sizeof first).error().code() ==
-             Errc::kPeerDown;
+      return post_send(*lane, 1, 3, &first, sizeof first).error().code() == Errc::kPeerDown;
     });
-  got(larklane::post_recv(fresh, 1, 2, &never, sizeof never, options), "post_recv");
+  got(post_recv(fresh, 1, 2, &never, sizeof never, options), "post_recv");
   wait_for(fresh, "the end of a late receive", [&] { return told.pop().has_value(); });
 }
 
@@ -54,20 +46,18 @@ void stay(Context& context) {
 
 int main(int argc, char** argv) {
   if (argc != 2) fail(3, "leaver orderly|sudden");
-  std::string problem;
-  auto context = Context::create(&problem);
-  if (!context) fail(3, problem);
-  if ((*context)->rank() == 0) {
-    stay(**context);
-    context->reset();
+  auto context = begin();
+  if (context->rank() == 0) {
+    stay(*context);
+    context.reset();
     std::printf("leaver: all has ended\n");
     return 0;
   }
   {
-    Vci vci = got((*context)->create_vci(), "create_vci");
+    Vci vci = got(context->create_vci(), "create_vci");
     const std::uint64_t word = 7;
     wait_for(vci, "a post", [&] {
-      return got(larklane::post_send(vci, 0, 1, &word, sizeof word), "post_send") == Post::done;
+      return got(post_send(vci, 0, 1, &word, sizeof word), "post_send") == Post::done;
     });
     for (int turn = 0; turn < 1000; ++turn) (void)vci.progress();  // unsent messages are lost
   }

@@ -39,6 +39,11 @@ inline std::unique_ptr<Context> begin() {
   return std::move(context).value();
 }
 
+inline Vci vci_of(Context& context) { return got(context.create_vci(), "create_vci"); }
+inline CompletionQueue queue_of(Context& context) {
+  return got(CompletionQueue::create(context.completions()), "queue");
+}
+
 /// The signal by which one process here makes another one of its host go on.
 inline sigset_t go_on_signal() {
   sigset_t signal;

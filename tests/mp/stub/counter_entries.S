@@ -1,6 +1,5 @@
 // Counts a call and jumps to the next function of that name; in the order of counter.h.
 
-#if defined(__x86_64__)
 .macro entry name
   .pushsection .bss
 next_\name:
@@ -11,21 +10,10 @@ count_\name:
   .globl \name
   .type \name, %function
 \name:
+#if defined(__x86_64__)
   lock incq count_\name(%rip)
   jmpq *next_\name(%rip)
-  .size \name, . - \name
-.endm
 #elif defined(__aarch64__)
-.macro entry name
-  .pushsection .bss
-next_\name:
-  .quad 0
-count_\name:
-  .quad 0
-  .popsection
-  .globl \name
-  .type \name, %function
-\name:
   adrp x16, next_\name
   add x16, x16, :lo12:next_\name
   ldr x17, [x16, #8]
@@ -33,9 +21,9 @@ count_\name:
   str x17, [x16, #8]
   ldr x17, [x16]
   br x17
+#endif
   .size \name, . - \name
 .endm
-#endif
 
 .bss
 .p2align 3

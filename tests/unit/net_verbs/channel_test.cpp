@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,11 +45,12 @@ class ChannelTest : public testing::Test {
     }
     pairs_before_ = device_.pairs.size();
   }
-  void init(std::int32_t tag = 1, GroupRules rules = {}) {
+  /// @param queues  Policy::queues()
+  void init(std::int32_t tag = 1, GroupRules rules = {}, std::uint32_t queues = 0) {
     const std::vector<std::uint32_t> groups =
         rules.has_planner ? std::vector<std::uint32_t>{0} : std::vector<std::uint32_t>{0, 2, 4, 6};
     send_ = must(sides_[0]->network->send_init(args_of("receiver", tag, from_, kPartitions),
-                                               sides_[0]->state, groups, rules, plans_));
+                                               sides_[0]->state, groups, rules, plans_, queues));
     receive_ = must(
         sides_[1]->network->recv_init(args_of("sender", tag, to_, kPartitions), sides_[1]->state));
     settle();
@@ -122,6 +124,44 @@ TEST_F(ChannelTest, NeighboursGoByOneQueueAndTheImmediateHasFirstAndCount) {
   }
   free();
   EXPECT_EQ(device_.pairs.size(), pairs_before_);
+}
+
+TEST_F(ChannelTest, AChannelHasAsManyQueuesAsItsPolicySays) {
+  open(4, 4);
+  std::int32_t tag = 0;
+  for (const std::uint32_t queues : {1u, 2u, 4u, 16u, 0u}) {
+    SCOPED_TRACE(queues);
+    const std::size_t used = queues == 0 || queues > 4 ? 4 : queues;
+    init(++tag, {}, queues);
+    EXPECT_EQ(device_.pairs.size(), pairs_before_ + 2 * (used + 1)) << "not as many on both sides";
+    for (int round = 0; round < 3; ++round) {
+      start();
+      settle();
+      for (std::int32_t group = 0; group < 4; ++group)
+        ASSERT_TRUE(send_->pready(2 * group, 2).ok());
+      std::set<std::uint32_t> pairs;
+      for (const auto& [pair, immediate] : posted()) pairs.insert(pair);
+      EXPECT_EQ(pairs.size(), used);
+      end_round();
+    }
+    free();
+    EXPECT_EQ(device_.pairs.size(), pairs_before_);
+  }
+  EXPECT_EQ(said_, "");
+}
+
+TEST_F(ChannelTest, SidesWithOtherNumbersOfQueuesUseTheSmaller) {
+  for (const auto& [senders, receivers] : {std::pair{4u, 2u}, std::pair{1u, 3u}}) {
+    open(senders, receivers);
+    init();
+    EXPECT_EQ(device_.pairs.size(), pairs_before_ + 2 * (std::min(senders, receivers) + 1));
+    start();
+    settle();
+    ASSERT_TRUE(send_->pready(0, kPartitions).ok());
+    end_round();
+    free();
+    for (auto& side : sides_) side.reset();
+  }
 }
 
 TEST_F(ChannelTest, ARoundTakesItsWritesAndACredit) {

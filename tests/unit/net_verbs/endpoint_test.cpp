@@ -14,6 +14,12 @@ class EndpointTest : public Pair {
   Result<net::Post> ring(std::uint32_t immediate, Note& note) {
     return links[0]->write_immediate(transfer(0), immediate, note);
   }
+  template <std::size_t kCount>
+  void ring_all() {
+    std::array<Note, kCount> notes;
+    for (Note& note : notes) ASSERT_EQ(must(ring(1, note)), net::Post::posted);
+    settle(0);
+  }
 };
 
 TEST_F(EndpointTest, ConsumedReceivesAreReplenishedBeforeAnyCallback) {
@@ -38,9 +44,7 @@ TEST_F(EndpointTest, ConsumedReceivesAreReplenishedBeforeAnyCallback) {
   connect();
   ASSERT_TRUE(endpoints[1]->reserve_immediates(40).ok());
   for (int round = 0; round < 5; ++round) {
-    std::array<Note, 40> notes;
-    for (Note& note : notes) ASSERT_EQ(must(ring(1, note)), net::Post::posted);
-    settle(0);
+    ring_all<40>();
     while (must(endpoints[1]->poll(1)) != 0) {
     }
   }
@@ -55,9 +59,7 @@ TEST_F(EndpointTest, ReceivesThatAreAheadNeverOverfillTheQueue) {
   start();
   ASSERT_TRUE(endpoints[1]->reserve_immediates(19).ok());
   for (int round = 0; round < 5; ++round) {
-    std::array<Note, 19> notes;
-    for (Note& note : notes) ASSERT_EQ(must(ring(1, note)), net::Post::posted);
-    settle(0);
+    ring_all<19>();
     settle(1);
   }
   EXPECT_EQ(device.not_ready, 0u);
