@@ -1,6 +1,6 @@
 #pragma once
-// Sources whose threads send on lanes by tag, and receiving threads, in one process. An oracle of
-// vector clocks checks that no match overtakes a message that happened before.
+// Threads of several sources that send on lanes by tag, and receiving threads, in one process. An
+// oracle of vector clocks checks that no match overtakes a message that happened before.
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -199,7 +199,7 @@ class LanesWorld {
   }
 
   // ---- senders
-  struct Meeting {  // threads of a source tell each other what they have sent
+  struct Meeting {  // threads of a source tell each other the counts of sent messages
     std::mutex mutex;
     Clocks clocks{};
   };

@@ -32,7 +32,7 @@ TEST(MsgLanes, OneThreadCountsAndASecondOneIsAbove) {
   EXPECT_LT(other, stamps.next());
 }
 
-/// Rings without threads: what a test puts there, with the stamps that it wants.
+/// Rings without threads. A test puts entries there, with its own stamps.
 struct QuietRings {
   std::uint32_t sources() const { return 1; }
   std::uint64_t tail(std::uint32_t, std::uint32_t lane) const { return put[lane].size(); }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Check the protocol models with SPIN: every model is free of errors, every mutant is caught.
 
-A model file says in its opening comment what is to be checked:
+The opening comment of a model file lists its checks:
 
     @cc FLAGS                             added when its verifier is compiled
     @model NAME [-DX=Y ...]               must have no error
@@ -54,7 +54,7 @@ class Job:
 
 @dataclasses.dataclass
 class Outcome:
-    """What a verifier found. `problem` is empty if it is what was expected."""
+    """Result of a verifier. `problem` is empty if the result was expected."""
 
     states: int = 0
     seconds: float = 0.0
