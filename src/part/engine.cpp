@@ -1,6 +1,3 @@
-#include <sched.h>
-#include <time.h>
-
 #include <algorithm>
 #include <limits>
 
@@ -18,26 +15,6 @@ Result<std::unique_ptr<Engine>> Engine::create(std::vector<control::Listener> ow
   auto engine = std::make_unique<EngineImpl>(std::move(config), std::move(regions));
   LARKLANE_TRY(engine->open(std::move(own), std::move(fabric), std::move(others)));
   return std::unique_ptr<Engine>(std::move(engine));
-}
-
-Backoff::Backoff(const Config& config) noexcept
-    : spins_(config.wait_spins),
-      yields_(config.wait_yields),
-      sleep_ns_min_(config.wait_sleep_ns_min),
-      sleep_ns_max_(config.wait_sleep_ns_max) {}
-
-void Backoff::idle() noexcept {
-  ++turns_;
-  if (turns_ <= spins_) return;
-  if (turns_ <= spins_ + yields_) {
-    ::sched_yield();
-    return;
-  }
-  const std::uint32_t doublings = std::min(turns_ - spins_ - yields_ - 1, 20u);
-  const std::uint64_t ns = std::min(sleep_ns_min_ << doublings, sleep_ns_max_);
-  const timespec pause{static_cast<time_t>(ns / 1'000'000'000),
-                       static_cast<long>(ns % 1'000'000'000)};
-  ::nanosleep(&pause, nullptr);
 }
 
 /// The first provider of option `provider` that opens. Null: the option names none, or none opens,

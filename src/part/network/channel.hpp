@@ -19,15 +19,20 @@
 
 #include "net/immediate.hpp"
 #include "net/provider.hpp"
+#include "part/counters.hpp"
+#include "part/error_text.hpp"
+#include "part/lifetime.hpp"
 #include "part/network/demand.hpp"
 #include "part/network/links.hpp"
 #include "part/network/records.hpp"
 #include "part/network/words.hpp"
+#include "part/peer_state.hpp"
 #include "part/policy/deadline.hpp"
 #include "part/policy/planning.hpp"
 #include "part/protocol/arrival.hpp"
 #include "part/protocol/side.hpp"
-#include "part/shared/channel.hpp"
+#include "part/request.hpp"
+#include "shm/copy.hpp"
 #include "vci/vci.hpp"
 
 namespace larklane::part {

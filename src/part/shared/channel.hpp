@@ -7,187 +7,29 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
-#include <unordered_map>
+#include <vector>
 
-#include "part/engine.hpp"
+#include "part/counters.hpp"
+#include "part/error_text.hpp"
+#include "part/lifetime.hpp"
+#include "part/peer_state.hpp"
 #include "part/policy/deadline.hpp"
 #include "part/policy/planning.hpp"
 #include "part/policy/round_watch.hpp"
 #include "part/protocol/shared_copy.hpp"
 #include "part/protocol/side.hpp"
 #include "part/records.hpp"
+#include "part/request.hpp"
+#include "part/shared/program_steps.hpp"
 #include "part/shared/slot_lag.hpp"
-#include "shm/copy.hpp"
-#include "shm/region.hpp"
+#include "part/shared/wire.hpp"
 #include "shm/segment.hpp"
 
 namespace larklane::part {
 
-/// The thread that moved a run.
-enum class MovedBy : std::uint8_t { sender, receiver, helper };
-
-/// See runs_moved_by_this_thread().
-inline thread_local std::uint64_t runs_moved = 0;
 /// Bytes that this thread has copied out of slots.
 inline thread_local std::uint64_t bytes_emptied = 0;
-
-/// Statistics of the process, except for those that follow from the channels' rounds. Every atomic
-/// is relaxed: no decision depends on them. Thread safety: thread-safe.
-struct Counters {
-  std::atomic<std::uint64_t> sends{0}, receives{0};
-  std::atomic<std::uint64_t> early_bytes{0};
-  std::atomic<std::uint64_t> bytes_moved{0};  ///< between buffers
-  std::atomic<std::uint64_t> moved[3]{};      ///< send partitions between buffers
-
-  static void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) noexcept {
-    counter.fetch_add(n, std::memory_order_relaxed);  // relaxed: statistics
-  }
-  void add_moved(MovedBy by, Run run, std::uint64_t bytes, bool is_early) noexcept {
-    ++runs_moved;
-    add(moved[static_cast<int>(by)], run.count);
-    add(bytes_moved, bytes);
-    if (is_early) add(early_bytes, bytes);
-  }
-};
-
-/// Statistics that follow from the number of rounds of a channel. Thread safety: single-owner.
-struct RoundTotals {
-  std::uint64_t rounds = 0, bytes = 0;
-  std::uint64_t slots_emptied = 0, slot_bytes = 0;  ///< by a receiver
-  void add(const RoundTotals& more) noexcept {
-    rounds += more.rounds;
-    bytes += more.bytes;
-    slots_emptied += more.slots_emptied;
-    slot_bytes += more.slot_bytes;
-  }
-};
-
-/// A channel of this process, as the owner of steps that wait for the program.
-class StepOwner : public std::enable_shared_from_this<StepOwner> {
- public:
-  virtual ~StepOwner() = default;
-  /// On a thread of the program.
-  virtual void carry_out_step(const record::Move& step) = 0;
-};
-
-/// Handed-over steps of one process that wait for a thread of the program. The helper can't access
-/// their memory: a SIGSEGV handler of the program may open it, and the helper blocks all signals.
-/// Any thread that waits or tests carries out all steps, even for other requests: its own request
-/// may need them first.
-/// Thread safety: thread-safe.
-class ProgramSteps {
- public:
-  void add(StepOwner& owner, const record::Move& step);
-  void carry_out();
-  bool empty() const noexcept {
-    // relaxed: a hint; a waiting thread polls again.
-    return count_.load(std::memory_order_relaxed) == 0;
-  }
-
- private:
-  struct Step {
-    std::weak_ptr<StepOwner> owner;
-    record::Move move;
-  };
-  std::optional<Step> take();
-
-  std::mutex mutex_;
-  std::vector<Step> steps_;  // guarded by mutex_
-  std::atomic<std::size_t> count_{0};
-};
-
-/// The engine's state of one process. Thread safety: `down` and `thread` are thread-safe; the rest
-/// is guarded by the engine's mutex.
-struct PeerState {
-  control::Peer* peer = nullptr;
-  /// Thread id that attach copies use. relaxed: each value that it ever had works, or the copy
-  /// fails; an ended thread is none of the process's threads.
-  std::atomic<pid_t> thread{0};
-  bool push_allowed = false;  ///< attach, from here into its memory
-  bool pull_allowed = false;
-  std::atomic<bool> down{false};
-  ProgramSteps* steps = nullptr;  ///< the engine's, which outlives it
-  std::set<std::uint32_t> segments_sent;
-  std::unordered_map<std::uint32_t, std::shared_ptr<shm::Segment>> segments;  ///< its shared ones
-  std::unordered_map<std::uint32_t, UniqueFd> unmapped;  ///< segments for which memory was refused
-  std::uint64_t channels = 0;
-  std::string provider, policy;
-
-  /// The reason why it is down, for users.
-  std::string why_down() const;
-};
-
-/// The error of one request: set once, by any thread. Thread safety: thread-safe.
-class FailureSlot {
- public:
-  void set(Status status, std::string text);
-  /// acquire: pairs with set()'s release, so that text() is whole.
-  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
-  Status status() const noexcept;
-  std::string text() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::atomic<bool> failed_{false};
-  Status status_;
-  std::string text_;
-};
-
-/// Movers of one channel in this process. A mover of shared copies reads the block once more after
-/// the round is complete: the block must stay open until the mover has left. After a failure no
-/// mover enters, and the channel is quiet when the last one has left. Thread safety: thread-safe.
-class InUse {
- public:
-  /// The caller calls leave(), whether it may move or not. False: shut, so it moves nothing.
-  [[nodiscard]] bool enter() noexcept { return enter(kOne).may_move; }
-
-  /// The same with a cargo; cargoes are added up modulo 2^32.
-  struct Entry {
-    bool may_move;
-    std::uint32_t cargo;  ///< of all movers so far
-  };
-  /// @param one  one_with(cargo)
-  [[nodiscard]] Entry enter(std::uint64_t one) noexcept {
-    // acquire: pairs with shut()'s release.
-    const std::uint64_t before = movers_.fetch_add(one, std::memory_order_acquire);
-    return {(movers(before) & kShut) == 0, static_cast<std::uint32_t>((before + one) >> 32)};
-  }
-  static constexpr std::uint64_t one_with(std::uint32_t cargo) noexcept {
-    return std::uint64_t{cargo} << 32 | kOne;
-  }
-  /// True: it is quiet now.
-  bool leave() noexcept {
-    // acq_rel: the last mover acquires the copies of all others; pairs with wait_until_free(),
-    // is_quiet() and the other movers.
-    return movers(movers_.fetch_sub(kOne, std::memory_order_acq_rel)) == kShut + 1;
-  }
-  /// From now on no mover may move. True: it is quiet.
-  bool shut() noexcept {
-    // acq_rel: as in leave().
-    return (movers(movers_.fetch_or(kShut, std::memory_order_acq_rel)) & ~kShut) == 0;
-  }
-  /// Is no mover inside?
-  bool is_free() const noexcept {
-    // acquire: as in is_quiet().
-    return (movers(movers_.load(std::memory_order_acquire)) & ~kShut) == 0;
-  }
-  bool is_quiet() const noexcept {
-    // acquire: pairs with leave()'s release.
-    return movers(movers_.load(std::memory_order_acquire)) == kShut;
-  }
-  /// No round is active: the movers inside are leaving, at most a piece away.
-  void wait_until_free() const noexcept;
-
- private:
-  static constexpr std::uint64_t kOne = 1;
-  static constexpr std::uint32_t kShut = std::uint32_t{1} << 31;
-  static constexpr std::uint32_t movers(std::uint64_t word) noexcept {
-    return static_cast<std::uint32_t>(word);
-  }
-  std::atomic<std::uint64_t> movers_{0};  ///< the high half: their cargo
-};
 
 /// A mover's stay in a channel. Thread safety: single-owner.
 template <class Channel>
@@ -205,44 +47,6 @@ class Moving {
  private:
   Channel& channel_;
   const bool may_move_;
-};
-
-/// Moves bytes between this side's buffer and the peer's, where the kernel or a mapping permits.
-/// Thread safety: thread-safe after construction.
-class Wire {
- public:
-  Wire(PeerState& peer, shm::Direction direction) noexcept;
-  /// @param piece  on return the bytes that are left
-  Status transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
-                  MovedBy by) noexcept;
-  /// The peer's buffer is mapped here, at `offset` in `region`. Once, at any time.
-  void map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept;
-  /// relaxed: for map()'s caller, or for a thread that only attaches once more.
-  bool is_mapped() const noexcept { return mapped_.load(std::memory_order_relaxed) != 0; }
-  bool usable() const noexcept {
-    // relaxed: a late reader of `true` only pays for one more refused call.
-    return same_process_ || is_mapped() || allowed_.load(std::memory_order_relaxed);
-  }
-  /// Memory of this side that the program can access, but not the kernel. relaxed: a hint
-  bool needs_owner() const noexcept { return needs_owner_.load(std::memory_order_relaxed); }
-  void note_owner() noexcept { needs_owner_.store(true, std::memory_order_relaxed); }
-  /// Is the peer's buffer in this address space? Then only this side's memory can fail a copy.
-  bool is_direct() const noexcept {
-    // acquire: pairs with map()'s release.
-    return same_process_ || mapped_.load(std::memory_order_acquire) != 0;
-  }
-
- private:
-  Status attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
-                MovedBy by) noexcept;
-
-  PeerState& peer_;  // the channel's, which outlives it
-  shm::Direction direction_;
-  bool same_process_;
-  std::atomic<bool> allowed_;
-  std::atomic<bool> needs_owner_{false};
-  std::shared_ptr<shm::Segment> region_;
-  std::atomic<std::uintptr_t> mapped_{0};
 };
 
 class SendChannel final : public SendRequest, public StepOwner {
@@ -497,13 +301,4 @@ bool lies_within(const shm::Segment& region, std::uint64_t offset, const Typemap
 
 /// The reason why a channel can't move its bytes to or from a living peer, for error texts.
 std::string why_given_up(Status status, std::uint64_t bytes);
-/// A pair for error texts: partitions, bytes, tag, source.
-std::string describe(const InitArgs& args, Kind kind);
-/// The reason why the peer has failed; never ok.
-Status status_of(const record::Fail& fail);
-/// The text of a peer's failure report.
-/// @param cause  for users; empty: its code and errno
-std::string reported(const InitArgs& args, Kind kind, const record::Fail& fail,
-                     const std::string& cause = {});
-
 }  // namespace larklane::part
