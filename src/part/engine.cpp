@@ -281,7 +281,7 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
     return sent;
   }
   note_peer_locked(**peer, shape.mode, args, Kind::send);
-  sends_.emplace(channel->id(), channel);
+  sends_.emplace(channel->channel(), channel);
   requests_.emplace(channel.get(), channel);
   Counters::add(counters_.sends);
   return static_cast<SendRequest*>(channel.get());
@@ -292,7 +292,7 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
   const shm::Block& block = channel.block();
   const bool shared = block.segment->bytes() != block.bytes;
   const auto region = shape.mode == Mode::direct ? mapped(args) : std::nullopt;
-  const record::Init record{channel.id(),
+  const record::Init record{channel.channel(),
                             args.context.high,
                             args.context.low,
                             args.source,
@@ -461,15 +461,15 @@ void EngineImpl::answer_close(PeerState& peer, std::uint64_t channel, bool has_o
 }
 
 void EngineImpl::free_send_locked(SendChannel& channel) {
-  channel.in_use().wait_until_free();
-  send_close(channel.peer(), {channel.id(), 1, channel.totals().rounds != 0 ? 1u : 0u},
+  channel.wait_until_idle();
+  send_close(channel.peer(), {channel.channel(), 1, channel.totals().rounds != 0 ? 1u : 0u},
              Urgency::later);
   if (channel.peer_closed())
     pool_.release(channel.block());
   else
-    closing_.emplace(channel.id(), Closing{channel.block(), channel.peer().peer});
-  sends_.erase(channel.id());
-  if (is_down(channel.peer())) release_ended_locked();
+    closing_.emplace(channel.channel(), Closing{channel.block(), channel.peer().peer});
+  sends_.erase(channel.channel());
+  if (channel.peer_is_down()) release_ended_locked();
 }
 
 void EngineImpl::release_ended_locked() {
@@ -482,7 +482,7 @@ void EngineImpl::release_ended_locked() {
 
 void EngineImpl::free_recv_locked(RecvChannel& channel) {
   if (channel.matched()) {
-    channel.in_use().wait_until_free();
+    channel.wait_until_idle();
     if (channel.channel() == 0) return;  // its send was freed before
     answer_close(channel.peer(), channel.channel(), channel.has_own_segment());
     receives_.erase({channel.peer().peer, channel.channel()});

@@ -13,6 +13,7 @@
 #include "base/status.hpp"
 #include "base/typemap.hpp"
 #include "control/plane/plane.hpp"
+#include "part/counters.hpp"
 #include "part/protocol/block.hpp"
 #include "part/protocol/slot_window.hpp"
 #include "part/protocol/word_window.hpp"
@@ -72,6 +73,10 @@ class Request {
   virtual Status error() const noexcept = 0;
   /// One sentence for users: the peer, the expected and the actual state. Empty without an error.
   virtual std::string error_text() const = 0;
+  RoundTotals totals() const noexcept {
+    const std::uint64_t rounds = round() - (active() ? 1 : 0);
+    return {rounds, rounds * total_bytes_, 0, 0};
+  }
 
  protected:
   Request(Kind kind, std::int32_t partitions, std::uint64_t total_bytes) noexcept
@@ -80,6 +85,10 @@ class Request {
   const std::int32_t partitions_;
   const std::uint64_t total_bytes_;
   std::atomic<bool> active_{false};
+  /// The last one started. relaxed: the caller orders its own calls; the helper learns it from
+  /// records.
+  std::atomic<std::uint64_t> round_{0};
+  std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
 };
 
 class SendRequest : public Request {

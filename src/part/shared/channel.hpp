@@ -31,25 +31,7 @@ namespace larklane::part {
 /// Bytes that this thread has copied out of slots.
 inline thread_local std::uint64_t bytes_emptied = 0;
 
-/// A mover's stay in a channel. Thread safety: single-owner.
-template <class Channel>
-class Moving {
- public:
-  explicit Moving(Channel& channel) noexcept
-      : channel_(channel), may_move_(channel.in_use_.enter()) {}
-  ~Moving() {
-    if (channel_.in_use_.leave()) channel_.tell_failure();
-  }
-  Moving(const Moving&) = delete;
-  Moving& operator=(const Moving&) = delete;
-  explicit operator bool() const noexcept { return may_move_; }
-
- private:
-  Channel& channel_;
-  const bool may_move_;
-};
-
-class SendChannel final : public SendRequest, public StepOwner {
+class SendChannel final : public SendRequest, public ChannelLifetime, public StepOwner {
  public:
   struct Parts {
     std::uint64_t id;
@@ -79,17 +61,8 @@ class SendChannel final : public SendRequest, public StepOwner {
     if (!wire_.is_mapped()) wire_.map(std::move(region), offset);  // a push may use the first one
   }
   void on_move(const record::Move& move);  ///< the receiver could not pull
-  void on_fail(Status status, std::string text);
-  const InUse& in_use() const noexcept { return in_use_; }
-  void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
-  bool peer_closed() const noexcept { return peer_closed_.load(std::memory_order_acquire); }
-  void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
 
-  std::uint64_t id() const noexcept { return id_; }
-  PeerState& peer() const noexcept { return *peer_; }
-  const InitArgs& args() const noexcept { return args_; }
   const shm::Block& block() const noexcept { return block_; }
-  RoundTotals totals() const noexcept;
 
   // For SendSide.
   void move(Run run);
@@ -98,14 +71,12 @@ class SendChannel final : public SendRequest, public StepOwner {
   }
 
  private:
-  friend class Moving<SendChannel>;
   void mark_further(const Cell& cell, std::size_t partition, std::uint64_t old) override;
   void plan_ahead();
   Status reserve_slots(std::uint64_t round);
   void refuse_datatype();
   Status push_or_mark(std::uint32_t partition);
   bool push_past_slot(std::uint32_t partition);
-  bool receiver_is_gone() const noexcept;
   void move_now(Run run);
   Status work(MovedBy by);  ///< on shared copies
   // hand_over.cpp
@@ -125,8 +96,6 @@ class SendChannel final : public SendRequest, public StepOwner {
   shm::Buffer packed() const noexcept;  ///< the message in staging memory
   std::optional<Piece> all_of(const record::Move& move) const;
   void finish(const record::Move& move, MovedBy by);
-  void tell_failure();
-  Completion failed_once_quiet();
   Status push(Piece& piece, MovedBy by) noexcept;
   Piece bytes_of(Run run) const noexcept {
     return {run.first * partition_bytes_, run.count * partition_bytes_};
@@ -134,17 +103,14 @@ class SendChannel final : public SendRequest, public StepOwner {
   bool knows_peer_type() const noexcept;  ///< strided: once its typemap has come
   void help();  ///< a waiting thread's share: deadlines, shared copies, handed-over steps
   void moved(Run run, MovedBy by);
+  using ChannelLifetime::give_up;
   void give_up(Status status);
   shm::Buffer buffer() const noexcept {
     return {args_.type.get(), reinterpret_cast<std::uintptr_t>(args_.buffer)};
   }
-  std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
 
-  const std::uint64_t id_;
-  const InitArgs args_;
   const shm::Block block_;
   const std::uint64_t partition_bytes_;
-  const std::shared_ptr<PeerState> peer_;
   Counters& counters_;
   SendSide<RealPlatform> side_;
   SharedCopy<RealPlatform> shared_copy_;
@@ -155,13 +121,6 @@ class SendChannel final : public SendRequest, public StepOwner {
   const std::uint64_t reserving_rounds_;
   const bool has_large_slots_;  ///< slots that are worth a push if the receiver falls behind
   SlotLag<RealPlatform> lag_;
-  std::atomic<std::uint64_t> round_{
-      0};  // relaxed: the caller orders its own calls; the helper learns it from records
-  std::atomic<bool> peer_closed_{false};
-  FailureSlot failure_;
-  InUse in_use_;
-  std::atomic<bool> told_{false};        // FAIL has been sent
-  std::atomic<bool> peer_quiet_{false};  // it has failed, and moves nothing more
   // The receiver's typemap, if strided: gathered by the helper, then published.
   std::vector<std::uint64_t> peer_words_;
   std::optional<Typemap> peer_type_;
@@ -173,7 +132,7 @@ class SendChannel final : public SendRequest, public StepOwner {
   std::shared_ptr<shm::Segment> staging_;  // written once, under staging_mutex_
 };
 
-class RecvChannel final : public RecvRequest, public StepOwner {
+class RecvChannel final : public RecvRequest, public ChannelLifetime, public StepOwner {
  public:
   RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counters* counters,
               std::uint64_t piece_bytes);
@@ -209,19 +168,11 @@ class RecvChannel final : public RecvRequest, public StepOwner {
 
   void on_move(const record::Move& move);  ///< the sender could not push, or has packed
   void on_staging(Result<std::shared_ptr<shm::Segment>> staging);
-  void on_fail(Status status, std::string text);
-  const InUse& in_use() const noexcept { return in_use_; }
-  void on_peer_closed() noexcept { peer_closed_.store(true, std::memory_order_release); }
-  void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
-  void fail_freed();  ///< with the error of a freed send
-  bool matched() const noexcept { return matched_.load(std::memory_order_acquire); }
+  bool matched() const noexcept { return gate_.is_open(); }
   /// Is it matched with a usable send? acquire: pairs with match()'s release.
   bool usable() const noexcept { return usable_.load(std::memory_order_acquire) != nullptr; }
-  std::uint64_t channel() const noexcept { return match_.channel; }
   bool has_own_segment() const noexcept { return match_.has_own_segment; }
   std::uint32_t send_partitions() const noexcept { return match_.shape.partitions; }
-  PeerState& peer() const noexcept { return *peer_; }
-  const InitArgs& args() const noexcept { return args_; }
   RoundTotals totals() const noexcept;
 
   // For RecvSide.
@@ -229,8 +180,6 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   void empty(const std::byte* slot, std::uint64_t offset, std::uint64_t length) const noexcept;
 
  private:
-  friend class Moving<RecvChannel>;
-  bool sender_is_gone() const noexcept;
   void move(Run run, MovedBy by);
   Status work(MovedBy by);  ///< on shared copies
   // hand_over.cpp
@@ -241,8 +190,6 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   void unpack(record::Move move, Piece left, MovedBy by);
   std::optional<Piece> all_of(const record::Move& move) const;
   void finish(const record::Move& move, MovedBy by);
-  void tell_failure();
-  Completion failed_once_quiet();
   Status look(std::int32_t partition, bool* arrived) override;
   template <class Mover>
   void open(std::uint64_t round, Mover& mover);
@@ -253,22 +200,13 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   }
   void help();  ///< a waiting thread's share: deadlines, shared copies, handed-over steps
   void moved(Run run, MovedBy by);
+  using ChannelLifetime::give_up;
   void give_up(Status status);
   shm::Buffer buffer() const noexcept;
-  std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
 
-  const InitArgs args_;
-  const std::shared_ptr<PeerState> peer_;
   Counters& counters_;
   const std::uint64_t piece_bytes_;
   Wire wire_;
-  std::atomic<std::uint64_t> round_{
-      0};  // relaxed: the caller orders its own calls; the helper learns it from records
-  FailureSlot failure_;
-  InUse in_use_;
-  std::atomic<bool> told_{false};        // FAIL has been sent
-  std::atomic<bool> peer_quiet_{false};  // it has failed, and moves nothing more
-  std::atomic<bool> peer_closed_{false};
   // Written by match(), then published.
   Match match_{};
   std::unique_ptr<RecvSide<RealPlatform>> side_;
@@ -276,9 +214,6 @@ class RecvChannel final : public RecvRequest, public StepOwner {
   std::optional<DeadlineWatch<RealPlatform>> deadlines_;
   bool is_on_demand_ = false;  ///< Parrived expires words of ready partitions
   std::atomic<RecvSide<RealPlatform>*> usable_{nullptr};  ///< side_, once it is usable
-  std::atomic<bool> matched_{false};
-  std::mutex start_mutex_;    // orders a Start before the match and the match
-  bool start_waits_ = false;  // guarded by start_mutex_
   // Where the kernel copies for neither side.
   std::atomic<bool> is_staged_{false};  // relaxed: a hint; a reader of `false` asks the peer first
   std::shared_ptr<shm::Segment> staging_;  // the helper's, once, before any step that needs it
