@@ -97,13 +97,13 @@ class StartGate {
     start_waits_ = !is_open_.load(std::memory_order_relaxed);
     return !start_waits_;
   }
-  /// Once. @param prepare  prepare(start_waits) writes what is_open() publishes
+  /// Once. @param prepare  prepare(start_waits) writes the data that is_open() publishes
   /// @return a Start waits: the caller opens its round
   template <class Prepare>
   [[nodiscard]] bool accept(Prepare&& prepare) {
     const std::scoped_lock lock(mutex_);
     prepare(start_waits_);
-    // seq_cst: releases what prepare() has written, to is_open(); store-then-look against
+    // seq_cst: releases the data of prepare() to is_open(); store-then-look against
     // NetSend::on_demand().
     is_open_.store(true, std::memory_order_seq_cst);
     return std::exchange(start_waits_, false);
@@ -117,7 +117,7 @@ class StartGate {
   std::atomic<bool> is_open_{false};
 };
 
-/// What both halves of a channel share, on any transport. Its users are the threads that move
+/// The part of a half of a channel that all transports share. Its users are the threads that move
 /// bytes, and the posted operations.
 // Thread safety: thread-safe.
 // Invariants:
