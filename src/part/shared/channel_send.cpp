@@ -147,7 +147,8 @@ Completion SendChannel::poll() {
     if (side_.complete(round())) return Completion::complete;
     fail_without_peer();
   }
-  return failed_once_quiet(is_peer_gone);
+  // Of slots only this side's pushes use the buffer.
+  return failed_once_quiet(is_peer_gone || side_.mode() == Mode::slots);
 }
 
 void SendChannel::finish() {
