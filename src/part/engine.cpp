@@ -1,6 +1,3 @@
-#include <sched.h>
-#include <time.h>
-
 #include <algorithm>
 #include <limits>
 
@@ -18,26 +15,6 @@ Result<std::unique_ptr<Engine>> Engine::create(std::vector<control::Listener> ow
   auto engine = std::make_unique<EngineImpl>(std::move(config), std::move(regions));
   LARKLANE_TRY(engine->open(std::move(own), std::move(fabric), std::move(others)));
   return std::unique_ptr<Engine>(std::move(engine));
-}
-
-Backoff::Backoff(const Config& config) noexcept
-    : spins_(config.wait_spins),
-      yields_(config.wait_yields),
-      sleep_ns_min_(config.wait_sleep_ns_min),
-      sleep_ns_max_(config.wait_sleep_ns_max) {}
-
-void Backoff::idle() noexcept {
-  ++turns_;
-  if (turns_ <= spins_) return;
-  if (turns_ <= spins_ + yields_) {
-    ::sched_yield();
-    return;
-  }
-  const std::uint32_t doublings = std::min(turns_ - spins_ - yields_ - 1, 20u);
-  const std::uint64_t ns = std::min(sleep_ns_min_ << doublings, sleep_ns_max_);
-  const timespec pause{static_cast<time_t>(ns / 1'000'000'000),
-                       static_cast<long>(ns % 1'000'000'000)};
-  ::nanosleep(&pause, nullptr);
 }
 
 /// The first provider of option `provider` that opens. Null: the option names none, or none opens,
@@ -320,7 +297,7 @@ Result<SendRequest*> EngineImpl::send_init(const InitArgs& args) {
     return sent;
   }
   note_peer_locked(**peer, shape.mode, args, Kind::send);
-  sends_.emplace(channel->id(), channel);
+  sends_.emplace(channel->channel(), channel);
   requests_.emplace(channel.get(), channel);
   Counters::add(counters_.sends);
   return static_cast<SendRequest*>(channel.get());
@@ -331,7 +308,7 @@ Status EngineImpl::send_init_record_locked(const SendChannel& channel, const Blo
   const shm::Block& block = channel.block();
   const bool shared = block.segment->bytes() != block.bytes;
   const auto region = shape.mode == Mode::direct ? mapped(args) : std::nullopt;
-  const record::Init record{channel.id(),
+  const record::Init record{channel.channel(),
                             args.context.high,
                             args.context.low,
                             args.source,
@@ -500,15 +477,15 @@ void EngineImpl::answer_close(PeerState& peer, std::uint64_t channel, bool has_o
 }
 
 void EngineImpl::free_send_locked(SendChannel& channel) {
-  channel.in_use().wait_until_free();
-  send_close(channel.peer(), {channel.id(), 1, channel.totals().rounds != 0 ? 1u : 0u},
+  channel.wait_until_idle();
+  send_close(channel.peer(), {channel.channel(), 1, channel.totals().rounds != 0 ? 1u : 0u},
              Urgency::later);
   if (channel.peer_closed())
     pool_.release(channel.block());
   else
-    closing_.emplace(channel.id(), Closing{channel.block(), channel.peer().peer});
-  sends_.erase(channel.id());
-  if (is_down(channel.peer())) release_ended_locked();
+    closing_.emplace(channel.channel(), Closing{channel.block(), channel.peer().peer});
+  sends_.erase(channel.channel());
+  if (channel.peer_is_down()) release_ended_locked();
 }
 
 void EngineImpl::release_ended_locked() {
@@ -521,7 +498,7 @@ void EngineImpl::release_ended_locked() {
 
 void EngineImpl::free_recv_locked(RecvChannel& channel) {
   if (channel.matched()) {
-    channel.in_use().wait_until_free();
+    channel.wait_until_idle();
     if (channel.channel() == 0) return;  // its send was freed before
     answer_close(channel.peer(), channel.channel(), channel.has_own_segment());
     receives_.erase({channel.peer().peer, channel.channel()});

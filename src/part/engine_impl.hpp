@@ -15,10 +15,12 @@
 #include <unordered_map>
 
 #include "base/log.hpp"
+#include "part/engine.hpp"
 #include "part/matching.hpp"
 #include "part/network/network.hpp"
 #include "part/policy/registry.hpp"
 #include "part/shared/channel.hpp"
+#include "shm/region.hpp"
 
 namespace larklane::part {
 

@@ -179,8 +179,7 @@ bool EngineImpl::match_locked(const std::shared_ptr<RecvChannel>& channel, Incom
   const std::uint64_t send_bytes = shape.partition_bytes * shape.partitions;
   receives_.emplace(ChannelKey{peer.peer, id}, channel);
   if (const Status error = incoming.match.error; !error.ok()) {
-    channel->fail(error, "the " + describe(channel->args(), Kind::receive) + " from " +
-                             channel->args().peer +
+    channel->fail(error, channel->own_half() +
                              ": its send could not be taken up here: " + errc_name(error.code()) +
                              " (errno " + std::to_string(error.detail()) + ")");
     return channel->match(std::move(incoming.match));
@@ -259,12 +258,12 @@ void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
       closing_.erase(found);
     } else if (auto send = sends_.find(close.channel);
                send != sends_.end() && send->second->peer().peer == &from) {
-      send->second->on_peer_closed();
+      send->second->on_peer_closed(0);
     }
     return;
   }
   if (auto found = receives_.find({&from, close.channel}); found != receives_.end())
-    return found->second->on_peer_closed();
+    return found->second->on_peer_closed(0);
   Incoming* const incoming = matching_.incoming({&from, close.channel});
   if (incoming == nullptr) return;
   // The receive learns the reason of a refused send, which may be freed by then.
@@ -281,9 +280,9 @@ void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {
   const Status status = status_of(fail);
   if (fail.by_sender != 0) {
     if (auto channel = receive_of(from, fail.channel))
-      channel->on_fail(status, reported(channel->args(), Kind::receive, fail));
+      channel->on_peer_fail(status, reported(channel->args(), Kind::receive, fail));
   } else if (auto channel = send_of(from, fail.channel)) {
-    channel->on_fail(status, reported(channel->args(), Kind::send, fail));
+    channel->on_peer_fail(status, reported(channel->args(), Kind::send, fail));
   }
 }
 
@@ -315,9 +314,7 @@ void EngineImpl::refuse_network_init(PeerState& peer, const record::NetInit& ini
   const std::scoped_lock lock(mutex_);
   auto posted = matching_.take_posted(
       {{init.context_high, init.context_low}, init.source, init.tag, peer.peer});
-  if (posted && *posted)
-    (*posted)->fail(Errc::kUnreachable, "the " + describe((*posted)->args(), Kind::receive) +
-                                            " from " + (*posted)->args().peer + kUnlike);
+  if (posted && *posted) (*posted)->fail(Errc::kUnreachable, (*posted)->own_half() + kUnlike);
 }
 
 /// The reverse: the peer uses shared memory, and this process a network.

@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "part/engine.hpp"
+#include "part/request.hpp"
 
 namespace larklane::part {
 

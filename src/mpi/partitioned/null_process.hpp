@@ -2,7 +2,7 @@
 // Requests to or from MPI_PROC_NULL (rule I12). Every call accepts them; they complete at once and
 // move no data.
 
-#include "part/engine.hpp"
+#include "part/request.hpp"
 
 namespace larklane::mpi {
 

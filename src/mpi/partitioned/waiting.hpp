@@ -6,7 +6,7 @@
 
 #include "mpi/partitioned/carrier.hpp"
 #include "mpi/world/process.hpp"
-#include "part/engine.hpp"
+#include "part/backoff.hpp"
 
 namespace larklane::mpi {
 

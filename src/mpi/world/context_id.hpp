@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "part/engine.hpp"
+#include "part/request.hpp"
 
 namespace larklane::mpi {
 

@@ -36,32 +36,20 @@ bool NetHalf::is_cut_off() const noexcept {
   return peer_is_down() || way.is_lost.load(std::memory_order_acquire) || way.vci.is_dead();
 }
 
-bool NetHalf::peer_is_gone() const noexcept { return is_cut_off() || peer_closed(); }
-
 bool NetHalf::lacks_peer(std::uint64_t round) const noexcept {
-  // acquire: pairs with on_peer_closed()'s release.
-  return is_cut_off() || round > peer_rounds_.load(std::memory_order_acquire);
+  return is_cut_off() || round > peer_rounds();
 }
 
-void NetHalf::give_up_on_peer(const InitArgs& args) {
-  const std::string other =
-      describe(args, kind_ == Kind::send ? Kind::receive : Kind::send) + " at " + args.peer;
-  // acquire: as in is_cut_off().
-  if (peer_is_down())
-    give_up(Errc::kPeerDown, "the " + other + ": " + path_.peer->why_down());
-  else if (link().is_lost.load(std::memory_order_acquire))
-    give_up(Errc::kUnreachable,
-            "there is no way over the network to the " + other + ": " + link().why_lost);
-  else if (is_cut_off())
-    give_up(Errc::kUnreachable, "there is no way over the network to the " + other +
-                                    ": the device is lost, see the warnings");
+void NetHalf::give_up_on_peer() {
+  if (peer_is_down() || !is_cut_off())
+    fail_without_peer();
   else
-    give_up(Errc::kPeerFreed, "the " + other + " has been freed");
-}
-
-void NetHalf::give_up(Status status, std::string text) {
-  failure_.set(status, std::move(text));
-  if (in_use_.shut()) on_quiet();
+    // acquire: as in is_cut_off().
+    fail(Errc::kUnreachable, "there is no way over the network to " + other_half() + ": " +
+                                 (link().is_lost.load(std::memory_order_acquire)
+                                      ? link().why_lost
+                                      : "the device is lost, see the warnings"));
+  shut();
 }
 
 void NetHalf::cut_off() {
@@ -71,13 +59,13 @@ void NetHalf::cut_off() {
 
 void NetHalf::on_quiet() {
   unregister_lost();
-  if (failure_.failed()) tell_failure();
+  ChannelLifetime::on_quiet();
 }
 
 bool NetHalf::is_out_of_reach() const {
-  // acquire, twice: pairs with NetLinks::cut()'s release and on_peer_fail()'s.
-  return link().is_cut.load(std::memory_order_acquire) ||
-         peer_quiet_.load(std::memory_order_acquire) || path_.peer->peer->has_ended();
+  // acquire: pairs with NetLinks::cut()'s release.
+  return link().is_cut.load(std::memory_order_acquire) || is_peer_quiet() ||
+         peer_->peer->has_ended();
 }
 
 /// Over a working link a write of the peer may still be in flight though it has completed there.
@@ -106,40 +94,20 @@ bool NetHalf::settle() {
   return true;
 }
 
-void NetHalf::tell_failure() {
-  // relaxed: one record is enough, from any thread.
-  if (told_.exchange(true, std::memory_order_relaxed)) return;
-  const record::Fail record{channel(),
-                            kind_ == Kind::send ? 1u : 0u,
-                            static_cast<std::int32_t>(failure_.status().code()),
-                            failure_.status().detail(),
-                            0,
-                            0};
-  // If send() fails the peer is gone, and the engine detects that by itself.
-  (void)path_.peer->peer->send(static_cast<std::uint16_t>(record::NetType::fail),
-                               std::as_bytes(std::span(&record, 1)));
-}
-
 void NetHalf::on_peer_fail(Status status, std::string text) {
-  failure_.set(status, std::move(text));
-  // release: pairs with failed_once_quiet()'s acquire.
-  peer_quiet_.store(true, std::memory_order_release);
-  if (in_use_.shut())
-    on_quiet();
-  else
-    (void)settle();  // the last completion sends FAIL, which the peer waits for
+  ChannelLifetime::on_peer_fail(status, std::move(text));
+  if (!in_use_.is_quiet()) (void)settle();  // the last completion sends FAIL: the peer waits for it
 }
 
 /// The half has failed. The program gets its buffer back only when no thread or operation of either
 /// side uses it.
 Completion NetHalf::failed_once_quiet() {
-  if (in_use_.shut()) on_quiet();
+  shut();
   if (!in_use_.is_quiet()) progress();
-  // acquire: pairs with on_peer_fail()'s release.
-  const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || peer_is_gone();
-  if (!in_use_.is_quiet() || !peer_is_quiet) return Completion::pending;
+  const Completion ended = ChannelLifetime::failed_once_quiet(is_cut_off() || peer_closed());
+  if (ended == Completion::pending) return ended;
   vci().drain();  // writes that were complete for the peer at their post may not be moved yet
-  return Completion::failed;
+  return ended;
 }
 
 }  // namespace larklane::part

@@ -19,15 +19,20 @@
 
 #include "net/immediate.hpp"
 #include "net/provider.hpp"
+#include "part/counters.hpp"
+#include "part/error_text.hpp"
+#include "part/lifetime.hpp"
 #include "part/network/demand.hpp"
 #include "part/network/links.hpp"
 #include "part/network/records.hpp"
 #include "part/network/words.hpp"
+#include "part/peer_state.hpp"
 #include "part/policy/deadline.hpp"
 #include "part/policy/planning.hpp"
 #include "part/protocol/arrival.hpp"
 #include "part/protocol/side.hpp"
-#include "part/shared/channel.hpp"
+#include "part/request.hpp"
+#include "shm/copy.hpp"
 #include "vci/vci.hpp"
 
 namespace larklane::part {
@@ -103,41 +108,31 @@ class NetBuffer {
   std::unique_ptr<net::Memory> memory_;
 };
 
-/// State of the peer that both halves hold.
+/// The way to the peer, as both halves begin with it.
 struct NetPath {
   NetLink* link;  ///< the first link; a receive's may change at its match
   vci::VciPool* lanes;
-  std::shared_ptr<PeerState> peer;
   bool is_progress_manual;  ///< the peer's stores are visible only after a poll
 };
 
-/// The part that both halves share: common failure, posts, and the peer's end.
+/// The part that both halves share: link, lane and buffer.
 /// Thread safety: thread-safe.
-class NetHalf {
+class NetHalf : public ChannelLifetime {
  public:
-  NetHalf(NetPath path, Kind kind, NetBuffer buffer)
-      : path_(std::move(path)), link_(path_.link), kind_(kind), buffer_(std::move(buffer)) {}
+  NetHalf(NetPath path, InitArgs args, Kind kind, NetBuffer buffer)
+      : ChannelLifetime(std::move(args), kind, path.link->peer,
+                        static_cast<std::uint16_t>(record::NetType::fail)),
+        path_(path),
+        link_(path_.link),
+        buffer_(std::move(buffer)) {}
   void on_peer_fail(Status status, std::string text);  ///< with the network's mutex held
-  /// The peer has freed its half after `rounds` rounds; the last one may still be in flight.
-  void on_peer_closed(std::uint64_t rounds) noexcept {
-    // release: pairs with peer_closed()'s and lacks_peer()'s acquire.
-    peer_rounds_.store(rounds, std::memory_order_release);
-  }
-  bool peer_closed() const noexcept {
-    return peer_rounds_.load(std::memory_order_acquire) != kNotClosed;
-  }
-  /// From now on the half posts nothing new. Any thread.
-  void give_up(Status status, std::string text);
-  /// acquire: pairs with on_peer_down's release.
-  bool peer_is_down() const noexcept { return path_.peer->down.load(std::memory_order_acquire); }
   /// The peer no longer uses this half's memory, keys and slots.
-  bool is_over() const { return peer_closed() || path_.peer->peer->has_ended(); }
-  bool is_idle() const noexcept { return in_use_.is_free(); }
+  bool is_over() const { return peer_closed() || peer_->peer->has_ended(); }
   /// The half is freed, and has not failed: from now on it posts nothing, and sends no FAIL.
   /// @return nothing is in flight
-  bool end_posts() noexcept {
-    told_.store(true, std::memory_order_relaxed);  // relaxed: as in tell_failure()
-    (void)in_use_.shut();
+  bool end_posts() {
+    keep_silent();
+    shut();
     return in_use_.is_quiet();
   }
   /// The round is over, or the half is freed. The helper still serves the lane while operations are
@@ -149,14 +144,12 @@ class NetHalf {
     if (NetLane* const lane = watched_.exchange(nullptr, std::memory_order_relaxed))
       lane->turn_off();
   }
-  bool has_failed() const noexcept { return failure_.failed(); }
   /// The peer's process, the link or the device is lost.
   bool is_cut_off() const noexcept;
   /// @pre is_cut_off(). From now on the half posts nothing. It gives the buffer's key back as soon
   /// as neither side can use it. Rounds fail in the calls that wait for them. With the network's
   /// mutex held.
   void cut_off();
-  const NetPath& path() const noexcept { return path_; }
   /// acquire: pairs with take_link()'s release.
   NetLink& link() const noexcept { return *link_.load(std::memory_order_acquire); }
   /// From now on the half posts over `link`. @pre it has posted nothing, and no peer knows of the
@@ -169,7 +162,6 @@ class NetHalf {
   /// completions wake the helper, even if other threads poll. With the network's mutex held.
   bool settle();
   bool is_closed = false;  ///< CLOSE has been sent; guarded by the network
-  std::uint64_t channel() const noexcept { return channel_.load(std::memory_order_relaxed); }
 
  protected:
   /// True: the caller may post one Work, and its completion calls leave().
@@ -178,13 +170,8 @@ class NetHalf {
     leave();
     return false;
   }
-  void leave() noexcept {
-    if (in_use_.leave()) on_quiet();
-  }
   /// Does the peer send nothing more for `round`, except operations in flight?
   bool lacks_peer(std::uint64_t round) const noexcept;
-  /// The same for any round.
-  bool peer_is_gone() const noexcept;
   vci::Vci& vci() const noexcept { return link().vci; }
   /// One turn of a waiting thread.
   void progress() const noexcept {
@@ -201,11 +188,9 @@ class NetHalf {
     if (watched_.exchange(&lane, std::memory_order_relaxed) == nullptr) lane.turn_on();
   }
   /// Fails the half with the reason why a round can't complete without its peer.
-  void give_up_on_peer(const InitArgs& args);
+  void give_up_on_peer();
   Completion failed_once_quiet();
-  void tell_failure();
-  /// Nothing of it is in flight, and nothing more will be posted.
-  void on_quiet();
+  void on_quiet() override;
   /// Have the peer's operations ended, or can none arrive any more?
   bool is_out_of_reach() const;
   void unregister_lost();
@@ -217,19 +202,12 @@ class NetHalf {
   const NetPath path_;
   std::atomic<NetLink*> link_;
   vci::VciPool::Place place_;  // guarded by the network's mutex
-  const Kind kind_;
   /// Each holder of a place in in_use_ may use it without the mutex.
   std::optional<NetBuffer> buffer_;
   std::mutex buffer_mutex_;                 // guards its end by free, and its key's by a loss
   bool is_awaited_ = false;                 // settle() wants all; guarded by the network
   std::atomic<NetLane*> watched_{nullptr};  // the lane that begin_watch() has turned on
-  std::atomic<std::uint64_t> channel_{0};   // relaxed: written before the peer learns of it
-  FailureSlot failure_;
-  InUse in_use_;
-  std::atomic<bool> told_{false}, peer_quiet_{false};
   std::atomic<bool> is_key_told_{false};
-  static constexpr std::uint64_t kNotClosed = ~std::uint64_t{0};
-  std::atomic<std::uint64_t> peer_rounds_{kNotClosed};
 };
 
 /// Thread safety: as SendRequest; on_accept belongs to the helper.
@@ -270,13 +248,11 @@ class NetSend final : public SendRequest, public NetHalf {
     return demands_heard_.load(std::memory_order_relaxed) == demands_awaited_;
   }
   record::NetInit init_record() const;
-  const InitArgs& args() const noexcept { return args_; }
   const NetWords& words() const noexcept { return net_words_; }
   /// Partitions of all rounds. relaxed: callers only test whether it grows.
   std::uint64_t moved() const noexcept {
     return block_.view().header().moved_count.load(std::memory_order_relaxed);
   }
-  RoundTotals totals() const noexcept;
   void forget_buffer() { drop_buffer(); }
 
  private:
@@ -312,9 +288,7 @@ class NetSend final : public SendRequest, public NetHalf {
   static void pushed_in_watched_round(net::Operation& operation, Status status);
   static void heard_sent(net::Operation& operation, Status status);
   static void noticed(net::Operation& operation, Status status);
-  std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
 
-  const InitArgs args_;
   const std::uint64_t partition_bytes_;
   const NetWords net_words_;
   Counters& counters_;
@@ -350,15 +324,10 @@ class NetSend final : public SendRequest, public NetHalf {
   /// By partition: the Work that pushes its whole group, complete except for the post. Null: none.
   /// Written when the group is complete, read in later rounds.
   std::unique_ptr<CellWork*[]> ready_works_;
-  std::uint32_t sent_last_ = 0;          ///< in_use_'s cargo when all cells of the round are posted
-  std::uint32_t last_of_several_ = 0;    ///< sent_last_ if there are several groups, else + 1
-  NetCellSet awaited_;                   ///< first cells of runs with a notice, until their FIN
-  std::atomic<std::uint64_t> round_{0};  // relaxed: the caller orders its own calls
-  std::mutex start_mutex_;               // orders a Start and the acceptance
-  bool start_waits_ = false;             // guarded by start_mutex_
-  // Written by on_accept(), then published.
-  record::NetAccept accept_{};
-  std::atomic<bool> accepted_{false};
+  std::uint32_t sent_last_ = 0;        ///< in_use_'s cargo when all cells of the round are posted
+  std::uint32_t last_of_several_ = 0;  ///< sent_last_ if there are several groups, else + 1
+  NetCellSet awaited_;                 ///< first cells of runs with a notice, until their FIN
+  record::NetAccept accept_{};         ///< written by on_accept(), then published by gate_
 };
 
 /// Thread safety: as RecvRequest; match() belongs to the holder of the network's mutex.
@@ -396,7 +365,6 @@ class NetRecv final : public RecvRequest, public NetHalf {
   /// Any other immediate.
   void on_other(std::uint16_t token);
 
-  const InitArgs& args() const noexcept { return args_; }
   const Match& its_match() const noexcept { return *match_; }
   bool usable() const noexcept { return usable_.load(std::memory_order_acquire); }
   /// As NetSend::moved().
@@ -407,7 +375,6 @@ class NetRecv final : public RecvRequest, public NetHalf {
   std::uint32_t demand_count() const noexcept {
     return demand_ ? demand_->count.load(std::memory_order_relaxed) : 0;
   }
-  RoundTotals totals() const noexcept;
   /// Does arriving data have to be unpacked into the program's buffer?
   bool unpacks() const noexcept { return unpacks_; }
   void forget_buffer() {
@@ -450,11 +417,8 @@ class NetRecv final : public RecvRequest, public NetHalf {
   void break_off();
   bool complete() const;
   bool has_moved_all() const;  ///< of the round. @pre usable()
-  std::uint64_t round() const noexcept { return round_.load(std::memory_order_relaxed); }
 
-  const InitArgs args_;
   Counters& counters_;
-  std::atomic<std::uint64_t> round_{0};  // relaxed: the caller orders its own calls
   /// The round that is open for writes; 0: none. seq_cst: see open() and on_notice().
   std::atomic<std::uint64_t> open_round_{0};
   NetCellSet noticed_;  ///< first cells of the runs that this side has to pull
@@ -487,9 +451,6 @@ class NetRecv final : public RecvRequest, public NetHalf {
   };
   CreditWork credit_;
   std::atomic<bool> matched_{false}, usable_{false};
-  std::mutex start_mutex_;    // orders a Start and the acceptance
-  bool is_accepted_ = false;  // guarded by start_mutex_
-  bool start_waits_ = false;  // guarded by start_mutex_
 };
 
 // Inline: with the lane's step, this is the whole path of a push. It need not enter in_use_: the

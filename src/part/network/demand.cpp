@@ -76,7 +76,7 @@ void NetSend::on_demand() {
 void NetSend::answer_demand() {
   // seq_cst: as in on_demand(); acquires accept_.
   const std::uint64_t round = demanded_.load(std::memory_order_seq_cst);
-  if (round == 0 || !accepted_.load(std::memory_order_seq_cst)) return;
+  if (round == 0 || !gate_.is_open()) return;
   if (answered_.exchange(round, std::memory_order_seq_cst) == round) return;
   side_.rendezvous().expire_all(round, [this](Run run) { move(run); });
   send_heard();

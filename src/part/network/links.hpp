@@ -17,7 +17,7 @@
 #include "part/network/demand.hpp"
 #include "part/network/probe.hpp"
 #include "part/network/records.hpp"
-#include "part/shared/channel.hpp"
+#include "part/peer_state.hpp"
 #include "vci/vci_pool.hpp"
 #include "wireup/link.hpp"
 

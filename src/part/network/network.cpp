@@ -134,9 +134,7 @@ void Network::fail_posted(const MatchKey& key, const char* why) {
   const std::scoped_lock lock(mutex_);
   auto posted = matching_.take_posted(key);
   if (posted && *posted)
-    (*posted)->fail_unmatched(0, Errc::kUnreachable,
-                              "the " + describe((*posted)->args(), Kind::receive) + " from " +
-                                  (*posted)->args().peer + why);
+    (*posted)->fail_unmatched(0, Errc::kUnreachable, (*posted)->own_half() + why);
 }
 
 Result<SendRequest*> Network::send_init(const InitArgs& args,
@@ -279,7 +277,7 @@ void Network::reap_locked() {
     if (channel->has_failed() || channel->is_cut_off()) channel->link().vci.exclusively([] {});
     channel->end_watch();
     channel->is_closed = true;
-    send_close(*channel->path().peer, {channel->channel(), 1, 0, channel->totals().rounds});
+    send_close(channel->peer(), {channel->channel(), 1, 0, channel->totals().rounds});
     if (channel->is_over()) {
       release_locked(*channel);
       sends_by_id_.erase(channel->channel());
@@ -291,13 +289,13 @@ void Network::reap_locked() {
   std::erase_if(leaving_receives_, [&](const std::shared_ptr<NetRecv>& channel) {
     channel->forget_buffer();
     if (!channel->matched()) {
-      matching_.bury(key_of(channel->args(), *channel->path().peer), channel->place);
+      matching_.bury(key_of(channel->args(), channel->peer()), channel->place);
       return true;
     }
     if (!channel->settle()) return false;
     channel->end_watch();
     channel->is_closed = true;
-    send_close(*channel->path().peer,
+    send_close(channel->peer(),
                {channel->channel(), 0, channel->demand_count(), channel->totals().rounds});
     if (channel->is_over())
       release_locked(*channel);
@@ -311,7 +309,7 @@ void Network::reap_locked() {
 void Network::release_locked(NetSend& channel) {
   NetLink& link = channel.link();
   if (!channel.has_failed()) controls_.give_back(channel.words());
-  const bool has_ended = channel.path().peer->peer->has_ended();
+  const bool has_ended = channel.peer().peer->has_ended();
   if (channel.demand_slot() && !has_ended && !channel.has_heard_all()) link.vci.drain();
   // A later demand finds no channel, but uses a receive: that receive is lost.
   release_demands_locked({&link, channel.demand_slot()}, has_ended || channel.has_heard_all());
@@ -340,7 +338,7 @@ void Network::release_locked(NetRecv& channel) {
     }
   }
   links_->close(link);
-  matched_.erase({channel.path().peer->peer, channel.channel()});
+  matched_.erase({channel.peer().peer, channel.channel()});
 }
 
 void Network::on_record(const std::shared_ptr<PeerState>& peer, const control::Record& record) {
@@ -416,29 +414,25 @@ void Network::close_unmatched_locked(PeerState& peer, const record::NetInit& ini
 }
 
 void Network::match_freed(NetRecv& channel) {
-  channel.fail_unmatched(0, Errc::kPeerFreed,
-                         "the " + describe(channel.args(), Kind::send) + " at " +
-                             channel.args().peer + " has been freed");
+  channel.fail_unmatched(0, Errc::kPeerFreed, channel.other_half() + " has been freed");
 }
 
 void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incoming& incoming) {
   const record::NetInit& init = incoming.init;
   const std::uint64_t send_bytes = init.partition_bytes * init.partitions;
-  if (incoming.peer->peer != channel->path().peer->peer) {
+  if (incoming.peer->peer != channel->peer().peer) {
     send_fail(*incoming.peer, init.channel, Errc::kProtocol, 0);
     close_unmatched_locked(*incoming.peer, init);
-    return channel->fail_unmatched(0, Errc::kProtocol,
-                                   "the " + describe(channel->args(), Kind::receive) + " from " +
-                                       channel->args().peer + " was matched by a send of " +
-                                       incoming.peer->peer->address());
+    return channel->fail_unmatched(
+        0, Errc::kProtocol,
+        channel->own_half() + " was matched by a send of " + incoming.peer->peer->address());
   }
   matched_.emplace(ChannelKey{incoming.peer->peer, init.channel}, channel);
   // The offer of the link precedes INIT. A lost link fails the round that uses it.
   NetLink* const link = links_->for_receive(*incoming.peer->peer, init.link);
   if (link != nullptr) channel->take_link(*link);
   if (incoming.sender_rounds) channel->on_peer_closed(*incoming.sender_rounds);
-  const std::string who =
-      "the " + describe(channel->args(), Kind::receive) + " from " + channel->args().peer;
+  const std::string who = channel->own_half();
   if (!plausible(init)) {
     send_fail(*incoming.peer, init.channel, Errc::kProtocol, 0);
     return channel->fail_unmatched(init.channel, Errc::kProtocol,
@@ -501,7 +495,7 @@ void Network::on_accept(const control::Peer& from, const record::NetAccept& acce
   {
     const std::scoped_lock lock(mutex_);
     auto found = sends_by_id_.find(accept.channel);
-    if (found == sends_by_id_.end() || found->second->path().peer->peer != &from) return;
+    if (found == sends_by_id_.end() || found->second->peer().peer != &from) return;
     channel = found->second;
   }
   channel->on_accept(accept);
@@ -510,7 +504,7 @@ void Network::on_accept(const control::Peer& from, const record::NetAccept& acce
 void Network::on_close_locked(const control::Peer& from, const record::NetClose& close) {
   if (close.by_sender == 0) {
     auto found = sends_by_id_.find(close.channel);
-    if (found == sends_by_id_.end() || found->second->path().peer->peer != &from) return;
+    if (found == sends_by_id_.end() || found->second->peer().peer != &from) return;
     NetSend& channel = *found->second;
     channel.await_demands(close.demands);
     channel.on_peer_closed(close.rounds);
@@ -552,7 +546,7 @@ void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail
       found->second->on_peer_fail(status, text(*found->second, Kind::receive));
     }
   } else if (auto found = sends_by_id_.find(fail.channel);
-             found != sends_by_id_.end() && found->second->path().peer->peer == &from) {
+             found != sends_by_id_.end() && found->second->peer().peer == &from) {
     links_->look_for_failure(found->second->link());
     found->second->on_peer_fail(status, text(*found->second, Kind::send));
   }
@@ -563,7 +557,7 @@ void Network::on_peer_down(const control::Peer& peer) {
   links_->close_untaken(peer);
   std::erase_if(sends_by_id_, [&](const auto& entry) {
     NetSend& channel = *entry.second;
-    if (!channel.is_closed || channel.path().peer->peer != &peer) return false;
+    if (!channel.is_closed || channel.peer().peer != &peer) return false;
     release_demands_locked({&channel.link(), channel.demand_slot()}, false);
     links_->close(channel.link());
     return true;

@@ -102,7 +102,7 @@ class Network final : private LinkKeeper {
   };
 
   NetPath path_locked(NetLink& link) {
-    return {&link, &links_->lanes(), link.peer, limits().is_progress_manual};
+    return {&link, &links_->lanes(), limits().is_progress_manual};
   }
   /// Resources that a send takes before it is made.
   struct SendPlace {

@@ -9,8 +9,7 @@ NetRecv::NetRecv(InitArgs args, NetBuffer buffer, NetPath path, Counters* counte
     : RecvRequest(
           Kind::receive, args.partitions,
           static_cast<std::uint64_t>(args.partitions) * args.count * args.type->size_bytes()),
-      NetHalf(std::move(path), Kind::receive, std::move(buffer)),
-      args_(std::move(args)),
+      NetHalf(path, std::move(args), Kind::receive, std::move(buffer)),
       counters_(*counters),
       unpacks_(buffer_->is_packed()) {
   credit_.channel = this;
@@ -68,34 +67,26 @@ Result<record::NetAccept> NetRecv::match(const Match& match) {
 
 void NetRecv::fail_unmatched(std::uint64_t channel, Status status, std::string text) {
   channel_.store(channel, std::memory_order_relaxed);
-  failure_.set(status, std::move(text));
+  fail(status, std::move(text));
   // release: pairs with matched()'s acquire.
   matched_.store(true, std::memory_order_release);
 }
 
 void NetRecv::accept() {
-  {
-    const std::scoped_lock lock(start_mutex_);
-    is_accepted_ = true;
-    if (!std::exchange(start_waits_, false)) return;
-  }
+  if (!gate_.accept([](bool) {})) return;
   begin_watch();
   open(1);
 }
 
 Status NetRecv::start() {
   if (active()) return Errc::kAlreadyActive;
-  if (failure_.failed()) return failure_.status();
+  if (has_failed()) return failure_.status();
   const std::uint64_t next = round() + 1;
   // relaxed, here and below: the caller orders its own calls.
   round_.store(next, std::memory_order_relaxed);
   round_mark_.store(mark_of(next), std::memory_order_relaxed);
   active_.store(true, std::memory_order_relaxed);
-  {
-    const std::scoped_lock lock(start_mutex_);
-    start_waits_ = !is_accepted_;
-    if (start_waits_) return {};
-  }
+  if (!gate_.start()) return {};
   begin_watch();
   open(next);
   return {};
@@ -271,15 +262,13 @@ void NetRecv::fin_sent(net::Operation& operation, Status status) {
 
 /// @param could_not  verb of the failed operation
 void NetRecv::lost(Status status, const char* could_not) {
-  failure_.set(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer +
-                           ": the network could not " + could_not +
-                           " the sender's memory: " + cause_of(path_.lanes->fabric(), status));
-  (void)in_use_.shut();  // the caller holds a place: the last to leave sends FAIL
+  // The caller holds a place: the last to leave sends FAIL.
+  give_up(status, own_half() + ": the network could not " + could_not +
+                      " the sender's memory: " + cause_of(path_.lanes->fabric(), status));
 }
 
 void NetRecv::break_off() {
-  give_up(Errc::kProtocol, "the " + describe(args_, Kind::receive) + " from " + args_.peer +
-                               ": the sender's immediate makes no sense");
+  give_up(Errc::kProtocol, own_half() + ": the sender's immediate makes no sense");
 }
 
 void NetRecv::pulled_in(Run cells) {
@@ -311,7 +300,7 @@ Status NetRecv::look(std::int32_t partition, bool* arrived) {
   };
   *arrived = !active() || is_there();
   if (*arrived) return {};
-  if (failure_.failed() || lacks_peer(round()))
+  if (has_failed() || lacks_peer(round()))
     return poll() == Completion::failed ? failure_.status() : Status{};
   progress();
   *arrived = has_marks ? has_mark(index) : is_there();
@@ -322,13 +311,13 @@ Status NetRecv::look(std::int32_t partition, bool* arrived) {
 Completion NetRecv::poll() {
   if (!active()) return Completion::complete;
   if (complete()) return Completion::complete;
-  if (failure_.failed()) return usable() ? failed_once_quiet() : Completion::failed;
+  if (has_failed()) return usable() ? failed_once_quiet() : Completion::failed;
   progress();
   if (complete()) return Completion::complete;
   if (!lacks_peer(round())) return Completion::pending;
   vci().drain();  // bytes that a lost peer has sent still count
   if (complete()) return Completion::complete;
-  give_up_on_peer(args_);
+  give_up_on_peer();
   return usable() ? failed_once_quiet() : Completion::failed;
 }
 
@@ -337,11 +326,6 @@ void NetRecv::finish() {
   open_round_.store(0, std::memory_order_seq_cst);
   active_.store(false, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
   end_watch();
-}
-
-RoundTotals NetRecv::totals() const noexcept {
-  const std::uint64_t rounds = round() - (active() ? 1 : 0);
-  return {rounds, rounds * total_bytes_, 0, 0};
 }
 
 }  // namespace larklane::part

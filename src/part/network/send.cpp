@@ -21,8 +21,7 @@ bool counts_cells(std::uint32_t partitions, const GroupRules& rules) noexcept {
 NetSend::NetSend(Parts parts)
     : SendRequest(Kind::send, parts.args.partitions,
                   parts.shape.partition_bytes * static_cast<std::uint64_t>(parts.args.partitions)),
-      NetHalf(std::move(parts.path), Kind::send, std::move(parts.buffer)),
-      args_(std::move(parts.args)),
+      NetHalf(parts.path, std::move(parts.args), Kind::send, std::move(parts.buffer)),
       partition_bytes_(parts.shape.partition_bytes),
       net_words_(parts.words),
       counters_(*parts.counters),
@@ -71,9 +70,9 @@ record::NetInit NetSend::init_record() const {
 
 Status NetSend::start() {
   if (active()) return Errc::kAlreadyActive;
-  if (failure_.failed()) return failure_.status();
+  if (has_failed()) return failure_.status();
   const std::uint64_t next = round() + 1;
-  if (next == 1) path().peer->peer->flush_later();  // the INIT
+  if (next == 1) peer_->peer->flush_later();  // the INIT
   // relaxed, here and below: the caller orders its own calls.
   round_.store(next, std::memory_order_relaxed);
   credit_ = net_word::make(net_words_.generation, next);
@@ -89,12 +88,7 @@ Status NetSend::start() {
   active_.store(true, std::memory_order_relaxed);
   begin_watch();
   if (watch_ != nullptr) watch_->warm();
-  {
-    const std::scoped_lock lock(start_mutex_);
-    start_waits_ = !accepted_.load(std::memory_order_relaxed);  // under the mutex
-    if (start_waits_) return {};
-  }
-  open(next);
+  if (gate_.start()) open(next);
   return {};
 }
 
@@ -143,18 +137,8 @@ void NetSend::open(std::uint64_t round) {
 }
 
 void NetSend::on_accept(const record::NetAccept& accept) {
-  std::uint64_t waiting = 0;
-  {
-    const std::scoped_lock lock(start_mutex_);
-    // relaxed: only the helper writes it.
-    if (accepted_.load(std::memory_order_relaxed)) return;
-    accept_ = accept;
-    // seq_cst: releases accept_; store-then-look against on_demand().
-    accepted_.store(true, std::memory_order_seq_cst);
-    if (start_waits_) waiting = round();
-    start_waits_ = false;
-  }
-  if (waiting != 0) open(waiting);
+  if (gate_.is_open()) return;  // only the helper opens it
+  if (gate_.accept([&](bool) { accept_ = accept; })) open(round());
   answer_demand();
 }
 
@@ -177,8 +161,7 @@ Status NetSend::pready(std::int32_t first, std::int32_t count) {
 
 /// The receiver has accepted the channel, and has given this round's credit.
 bool NetSend::may_push_all() const noexcept {
-  // acquire: the words are open, or are being opened.
-  return has_credit() && accepted_.load(std::memory_order_acquire);
+  return has_credit() && gate_.is_open();  // the words are open, or are being opened
 }
 
 Status NetSend::look_for_receiver(bool* is_ready) {
@@ -360,10 +343,9 @@ void NetSend::noticed(net::Operation& operation, Status status) {
 }
 
 void NetSend::lost(Status status) {
-  failure_.set(status, "the " + describe(args_, Kind::send) + " to " + args_.peer +
-                           ": the network could not write into the receiver's memory: " +
-                           cause_of(path_.lanes->fabric(), status));
-  (void)in_use_.shut();  // the caller holds a place: the last to leave sends FAIL
+  // The caller holds a place: the last to leave sends FAIL.
+  give_up(status, own_half() + ": the network could not write into the receiver's memory: " +
+                      cause_of(path_.lanes->fabric(), status));
 }
 
 /// Counts the runs that have their FIN: the receiver has pulled them.
@@ -379,7 +361,7 @@ void NetSend::look_for_fins() {
 Completion NetSend::poll() {
   if (!active()) return Completion::complete;
   if (complete()) return Completion::complete;
-  if (failure_.failed()) return failed_once_quiet();
+  if (has_failed()) return failed_once_quiet();
   if (timed_)
     timed_->watch.look(side_.rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
   progress();
@@ -389,7 +371,7 @@ Completion NetSend::poll() {
   vci().drain();  // bytes that a lost peer has sent still count
   look_for_fins();
   if (complete()) return Completion::complete;
-  give_up_on_peer(args_);
+  give_up_on_peer();
   return failed_once_quiet();
 }
 
@@ -405,11 +387,6 @@ void NetSend::finish() {
   open_words(0);
   active_.store(false, std::memory_order_relaxed);
   end_watch();
-}
-
-RoundTotals NetSend::totals() const noexcept {
-  const std::uint64_t rounds = round() - (active() ? 1 : 0);
-  return {rounds, rounds * total_bytes_, 0, 0};
 }
 
 }  // namespace larklane::part

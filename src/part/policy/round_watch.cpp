@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "part/engine.hpp"
+#include "part/request.hpp"
 
 namespace larklane::part {
 

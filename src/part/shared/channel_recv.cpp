@@ -11,20 +11,19 @@ RecvChannel::RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counter
     : RecvRequest(
           Kind::receive, args.partitions,
           static_cast<std::uint64_t>(args.partitions) * args.count * args.type->size_bytes()),
-      args_(std::move(args)),
-      peer_(std::move(peer)),
+      ChannelLifetime(std::move(args), Kind::receive, std::move(peer),
+                      static_cast<std::uint16_t>(record::Type::fail)),
       counters_(*counters),
       piece_bytes_(piece_bytes),
       wire_(*peer_, shm::Direction::read) {}
 
 bool RecvChannel::match(Match match) {
   match_ = std::move(match);
-  if (match_.sender_closed) on_peer_closed();
-  if (failure_.failed()) {
+  channel_.store(match_.channel, std::memory_order_relaxed);
+  if (match_.sender_closed) on_peer_closed(0);
+  if (has_failed()) {
     // No byte of such a pair may move: no side is made.
-    const std::scoped_lock lock(start_mutex_);
-    // release: pairs with matched()'s acquire.
-    matched_.store(true, std::memory_order_release);
+    (void)gate_.accept([](bool) {});
     return false;
   }
   if (match_.region) wire_.map(match_.region, match_.region_offset);
@@ -39,19 +38,19 @@ bool RecvChannel::match(Match match) {
       after != 0 && match_.shape.mode == Mode::direct)
     deadlines_.emplace(side_->block(), match_.shape.words_max, after);
   is_on_demand_ = match_.shape.mode == Mode::direct && view.header().on_demand != 0;
-  const std::scoped_lock lock(start_mutex_);
-  // Before any thread can complete the round: once it is freed the block may be another channel's.
-  const bool opens_slots = start_waits_ && side_->mode() == Mode::slots;
-  if (opens_slots) (void)side_->open(1, *this);  // slots have no plan that could be invalid
-  // release: pairs with usable()'s acquire.
-  usable_.store(side_.get(), std::memory_order_release);
-  arrival_marks_ = side_->marks();
-  // release: `arrival_marks_`; pairs with parrived()'s acquire.
-  if (arrival_marks_ != nullptr)
-    marks_count_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_release);
-  // release: pairs with matched()'s acquire.
-  matched_.store(true, std::memory_order_release);
-  return start_waits_ && !opens_slots;
+  const bool has_slots = side_->mode() == Mode::slots;
+  const bool waits = gate_.accept([&](bool start_waits) {
+    // Before any thread can complete the round: once it is freed the block may be another
+    // channel's. Slots have no plan that could be invalid.
+    if (start_waits && has_slots) (void)side_->open(1, *this);
+    // release: pairs with usable()'s acquire.
+    usable_.store(side_.get(), std::memory_order_release);
+    arrival_marks_ = side_->marks();
+    // release: `arrival_marks_`; pairs with parrived()'s acquire.
+    if (arrival_marks_ != nullptr)
+      marks_count_.store(static_cast<std::uint32_t>(partitions_), std::memory_order_release);
+  });
+  return waits && !has_slots;
 }
 
 void RecvChannel::match_freed() {
@@ -61,25 +60,14 @@ void RecvChannel::match_freed() {
 
 Status RecvChannel::start() {
   if (active()) return Errc::kAlreadyActive;
-  if (failure_.failed()) return failure_.status();
-  if (!matched()) {
-    const std::scoped_lock lock(start_mutex_);
-    if (!matched()) {
-      // relaxed: the caller orders its own calls.
-      round_.store(1, std::memory_order_relaxed);
-      round_mark_.store(mark_of(1), std::memory_order_relaxed);
-      start_waits_ = true;
-      active_.store(true, std::memory_order_relaxed);
-      return {};
-    }
-  }
-  if (!usable()) return failure_.status();
+  if (has_failed()) return failure_.status();
   const std::uint64_t next = round() + 1;
-  // relaxed: as above.
+  // relaxed, here and below: the caller orders its own calls.
   round_.store(next, std::memory_order_relaxed);
   round_mark_.store(mark_of(next), std::memory_order_relaxed);
-  if (deadlines_) deadlines_->start();
   active_.store(true, std::memory_order_relaxed);
+  if (!gate_.start() || !usable()) return {};  // a round of a failed match fails
+  if (deadlines_) deadlines_->start();
   open(next, *this);
   return {};
 }
@@ -98,9 +86,7 @@ template <class Mover>
 void RecvChannel::open(std::uint64_t round, Mover& mover) {
   const Status status = side_->open(round, mover);
   if (status.ok()) return;
-  fail(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer +
-                   ": the sender's plan of the round makes no sense");
-  if (in_use_.shut()) tell_failure();
+  give_up(status, own_half() + ": the sender's plan of the round makes no sense");
 }
 
 Status RecvChannel::look(std::int32_t partition, bool* arrived) {
@@ -110,7 +96,7 @@ Status RecvChannel::look(std::int32_t partition, bool* arrived) {
              (usable() && side_->arrived(round(), static_cast<std::uint32_t>(partition), *this));
   if (bytes_emptied != emptied && !side_->all_arrived(round())) count_early(emptied);
   if (*arrived) return {};
-  if (failure_.failed() || sender_is_gone())
+  if (has_failed() || peer_is_down() || peer_closed())
     return poll() == Completion::failed ? failure_.status() : Status{};
   help();
   if (!usable()) return {};
@@ -121,68 +107,28 @@ Status RecvChannel::look(std::int32_t partition, bool* arrived) {
   return {};
 }
 
-bool RecvChannel::sender_is_gone() const noexcept {
-  // acquire: pairs with on_peer_down's and on_peer_closed's release; the caller sees all that the
-  // sender did before.
-  return peer_->down.load(std::memory_order_acquire) ||
-         peer_closed_.load(std::memory_order_acquire);
-}
-
 Completion RecvChannel::poll() {
   if (!active()) return Completion::complete;
   const std::uint64_t emptied = bytes_emptied;
   if (usable() && side_->complete(round(), *this)) return Completion::complete;
   if (bytes_emptied != emptied) count_early(emptied);
-  if (failure_.failed()) return failed_once_quiet();
-  if (!sender_is_gone()) {
-    help();
-    return Completion::pending;
+  const bool is_peer_gone = peer_is_down() || peer_closed();
+  if (!has_failed()) {
+    if (!is_peer_gone) {
+      help();
+      return Completion::pending;
+    }
+    peer_->steps->carry_out();  // the sender may have packed everything before its end
+    if (usable() && side_->complete(round(), *this)) return Completion::complete;
+    if (usable() && side_->reading(round())) return Completion::pending;
+    // Nothing more becomes ready, and all ready partitions are copied: the count is final.
+    if (usable() && side_->complete(round(), *this)) return Completion::complete;
+    fail_without_peer();
   }
-  peer_->steps->carry_out();  // the sender may have packed everything before its end
-  if (usable() && side_->complete(round(), *this)) return Completion::complete;
-  if (usable() && side_->reading(round())) return Completion::pending;
-  // Nothing more becomes ready, and all ready partitions are copied: the count is final.
-  if (usable() && side_->complete(round(), *this)) return Completion::complete;
-  // acquire: as in sender_is_gone().
-  if (peer_->down.load(std::memory_order_acquire))
-    fail(Errc::kPeerDown,
-         "the " + describe(args_, Kind::send) + " at " + args_.peer + ": " + peer_->why_down());
-  else
-    fail_freed();
-  return failed_once_quiet();
-}
-
-void RecvChannel::fail_freed() {
-  fail(Errc::kPeerFreed,
-       "the " + describe(args_, Kind::send) + " at " + args_.peer + " has been freed");
-}
-
-/// The channel has failed. The program gets its buffer back only when no thread of either side
-/// moves any more.
-Completion RecvChannel::failed_once_quiet() {
   if (!usable()) return Completion::failed;
-  if (side_->mode() == Mode::slots) {
-    side_->shut();
-    return Completion::failed;
-  }
-  if (in_use_.shut()) tell_failure();
-  // acquire: pairs with on_fail's release: the sender's copies are over.
-  const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || sender_is_gone();
-  return in_use_.is_quiet() && peer_is_quiet ? Completion::failed : Completion::pending;
-}
-
-/// This side moves nothing any more.
-void RecvChannel::tell_failure() {
-  // relaxed: one record is enough, from any thread.
-  if (!told_.exchange(true, std::memory_order_relaxed))
-    send_fail(*peer_, match_.channel, false, failure_.status());
-}
-
-void RecvChannel::on_fail(Status status, std::string text) {
-  fail(status, std::move(text));
-  // release: pairs with failed_once_quiet()'s acquire.
-  peer_quiet_.store(true, std::memory_order_release);
-  if (in_use_.shut()) tell_failure();
+  if (side_->mode() == Mode::direct) return failed_once_quiet(is_peer_gone);
+  side_->shut();
+  return Completion::failed;
 }
 
 void RecvChannel::finish() {
@@ -190,15 +136,15 @@ void RecvChannel::finish() {
 }
 
 RoundTotals RecvChannel::totals() const noexcept {
-  const std::uint64_t rounds = round() - (active() ? 1 : 0);
-  const bool slots = usable() && side_->mode() == Mode::slots;
-  if (!slots) return {rounds, rounds * total_bytes_, 0, 0};
+  RoundTotals totals = Request::totals();
+  if (!usable() || side_->mode() != Mode::slots) return totals;
+  const std::uint64_t emptied = totals.rounds * send_partitions();
   // relaxed: statistics.
   const std::uint64_t pushed =
-      std::min(side_->block().header().pushed_count.load(std::memory_order_relaxed),
-               rounds * send_partitions());
-  return {rounds, rounds * total_bytes_, rounds * send_partitions() - pushed,
-          rounds * total_bytes_ - pushed * match_.shape.partition_bytes};
+      std::min(side_->block().header().pushed_count.load(std::memory_order_relaxed), emptied);
+  totals.slots_emptied = emptied - pushed;
+  totals.slot_bytes = totals.bytes - pushed * match_.shape.partition_bytes;
+  return totals;
 }
 
 shm::Buffer RecvChannel::buffer() const noexcept {
@@ -267,8 +213,8 @@ void RecvChannel::move(Run run, MovedBy by) {
 void RecvChannel::give_up(Status status) {
   const std::string reason =
       status.code() == Errc::kPeerDown ? peer_->why_down() : why_given_up(status, total_bytes_);
-  fail(status, "the " + describe(args_, Kind::receive) + " from " + args_.peer + ": " + reason);
-  in_use_.shut();  // the caller is a mover: the last one to leave sends FAIL
+  give_up(status,
+          own_half() + ": " + reason);  // the caller is a mover: it sends FAIL when it leaves
 }
 
 }  // namespace larklane::part

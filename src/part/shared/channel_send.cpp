@@ -16,11 +16,10 @@ constexpr std::uint64_t kPushBytesMin = 8 << 10;
 SendChannel::SendChannel(Parts parts)
     : SendRequest(Kind::send, parts.args.partitions,
                   parts.shape.partition_bytes * static_cast<std::uint64_t>(parts.args.partitions)),
-      id_(parts.id),
-      args_(std::move(parts.args)),
+      ChannelLifetime(std::move(parts.args), Kind::send, std::move(parts.peer),
+                      static_cast<std::uint16_t>(record::Type::fail)),
       block_(std::move(parts.block)),
       partition_bytes_(parts.shape.partition_bytes),
-      peer_(std::move(parts.peer)),
       counters_(*parts.counters),
       side_(BlockView<RealPlatform>(block_.base(), parts.shape), parts.shape),
       shared_copy_(side_.block().header().shared_copies, partition_bytes_, parts.piece_bytes),
@@ -29,18 +28,19 @@ SendChannel::SendChannel(Parts parts)
       has_large_slots_(side_.mode() == Mode::slots && partition_bytes_ >= kPushBytesMin &&
                        args_.type->is_contiguous() && wire_.usable()),
       lag_(std::max<std::uint64_t>(partition_bytes_, 1)) {
+  channel_.store(parts.id, std::memory_order_relaxed);
   if (args_.type->is_contiguous()) contiguous_from_ = static_cast<const std::byte*>(args_.buffer);
   // The block was made for these groups.
   if (side_.mode() == Mode::direct) (void)side_.choose(parts.boundaries);
   if (const std::uint64_t after = side_.block().header().deadline_ns; after != 0)
     timed_ = std::make_unique<Timed<RealPlatform>>(side_.block(), parts.shape.words_max, after);
   planning_ = parts.plans.make(Planning::Medium::copies, {parts.shape.partitions, partition_bytes_,
-                                                          std::move(parts.boundaries), id_});
+                                                          std::move(parts.boundaries), parts.id});
 }
 
 Status SendChannel::start() {
   if (active()) return Errc::kAlreadyActive;
-  if (failure_.failed()) return failure_.status();
+  if (has_failed()) return failure_.status();
   const std::uint64_t next = round() + 1;
   if (next <= reserving_rounds_) [[unlikely]]
     LARKLANE_TRY(reserve_slots(next));
@@ -72,11 +72,9 @@ Status SendChannel::reserve_slots(std::uint64_t round) {
   const Status status =
       block_.reserve(static_cast<std::uint64_t>(slots - block_.base()), total_bytes_);
   if (status.ok()) return status;
-  fail(status, "the " + describe(args_, Kind::send) + " to " + args_.peer + ": no " +
-                   std::to_string(total_bytes_) + " bytes of shared memory (errno " +
-                   std::to_string(status.detail()) +
-                   "); remedy: a smaller message, or more memory");
-  if (in_use_.shut()) tell_failure();
+  give_up(status, own_half() + ": no " + std::to_string(total_bytes_) +
+                      " bytes of shared memory (errno " + std::to_string(status.detail()) +
+                      "); remedy: a smaller message, or more memory");
   return status;
 }
 
@@ -148,55 +146,20 @@ void SendChannel::mark_further(const Cell& cell, std::size_t, std::uint64_t old)
   side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
 }
 
-bool SendChannel::receiver_is_gone() const noexcept {
-  // acquire: pairs with on_peer_down's release; the caller sees all that the peer moved before it
-  // died.
-  return peer_->down.load(std::memory_order_acquire) || peer_closed();
-}
-
 Completion SendChannel::poll() {
   if (!active()) return Completion::complete;
   if (side_.complete(round())) return Completion::complete;
-  if (failure_.failed()) return failed_once_quiet();
-  if (!receiver_is_gone()) {
-    help();
-    return Completion::pending;
+  const bool is_peer_gone = peer_is_down() || peer_closed();
+  if (!has_failed()) {
+    if (!is_peer_gone) {
+      help();
+      return Completion::pending;
+    }
+    if (side_.complete(round())) return Completion::complete;
+    fail_without_peer();
   }
-  if (side_.complete(round())) return Completion::complete;
-  // acquire: as in receiver_is_gone().
-  peer_->down.load(std::memory_order_acquire)
-      ? fail(Errc::kPeerDown, "the " + describe(args_, Kind::receive) + " at " + args_.peer + ": " +
-                                  peer_->why_down())
-      : fail(Errc::kPeerFreed,
-             "the " + describe(args_, Kind::receive) + " at " + args_.peer + " has been freed");
-  return failed_once_quiet();
-}
-
-/// The channel has failed. The program gets its buffer back only when no thread of either side
-/// moves any more.
-Completion SendChannel::failed_once_quiet() {
-  if (side_.mode() == Mode::slots) {
-    in_use_.shut();
-    return in_use_.is_quiet() ? Completion::failed : Completion::pending;  // pushes of this side
-  }
-  if (in_use_.shut()) tell_failure();
-  // acquire: pairs with on_fail's release: the peer's copies are over.
-  const bool peer_is_quiet = peer_quiet_.load(std::memory_order_acquire) || receiver_is_gone();
-  return in_use_.is_quiet() && peer_is_quiet ? Completion::failed : Completion::pending;
-}
-
-/// This side moves nothing any more.
-void SendChannel::tell_failure() {
-  // relaxed: one record is enough, from any thread.
-  if (!told_.exchange(true, std::memory_order_relaxed))
-    send_fail(*peer_, id_, true, failure_.status());
-}
-
-void SendChannel::on_fail(Status status, std::string text) {
-  fail(status, std::move(text));
-  // release: pairs with failed_once_quiet()'s acquire.
-  peer_quiet_.store(true, std::memory_order_release);
-  if (in_use_.shut()) tell_failure();
+  // Of slots only this side's pushes use the buffer.
+  return failed_once_quiet(is_peer_gone || side_.mode() == Mode::slots);
 }
 
 void SendChannel::finish() {
@@ -206,11 +169,6 @@ void SendChannel::finish() {
   open_slots_.store(0, std::memory_order_relaxed);
   open_words(0);
   active_.store(false, std::memory_order_relaxed);
-}
-
-RoundTotals SendChannel::totals() const noexcept {
-  const std::uint64_t rounds = round() - (active() ? 1 : 0);
-  return {rounds, rounds * total_bytes_, 0, 0};
 }
 
 void SendChannel::moved(Run run, MovedBy by) {
@@ -284,8 +242,8 @@ void SendChannel::move_now(Run run) {
 void SendChannel::give_up(Status status) {
   const std::string reason =
       status.code() == Errc::kPeerDown ? peer_->why_down() : why_given_up(status, total_bytes_);
-  fail(status, "the " + describe(args_, Kind::send) + " to " + args_.peer + ": " + reason);
-  in_use_.shut();  // the caller is a mover: the last one to leave sends FAIL
+  give_up(status,
+          own_half() + ": " + reason);  // the caller is a mover: it sends FAIL when it leaves
 }
 
 bool SendChannel::fits(const shm::Segment& region, std::uint64_t offset) const {
@@ -297,9 +255,7 @@ bool SendChannel::fits(const shm::Segment& region, std::uint64_t offset) const {
 
 /// The bytes that such a typemap addresses are not the receive buffer.
 void SendChannel::refuse_datatype() {
-  fail(Errc::kProtocol, "the " + describe(args_, Kind::send) + " to " + args_.peer +
-                            ": the receiver's typemap makes no sense");
-  if (in_use_.shut()) tell_failure();
+  give_up(Errc::kProtocol, own_half() + ": the receiver's typemap makes no sense");
 }
 
 void SendChannel::on_datatype(const record::Datatype& head, std::span<const std::byte> words) {

@@ -71,7 +71,7 @@ void SendChannel::finish(const record::Move& move, MovedBy by) {
 
 Passed SendChannel::pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done,
                             MovedBy by) {
-  record::Move move{id_, round(), run, 1, job, piece, record::Step::copy, done};
+  record::Move move{channel(), round(), run, 1, job, piece, record::Step::copy, done};
   // A run that a thread of the program can't push lacks only the receiver's typemap. The receiver
   // pulls it, since this thread may wait for that receive.
   if (wire_.is_direct() && by == MovedBy::helper) {
@@ -163,7 +163,7 @@ Status SendChannel::make_staging() {
   if (staging_ != nullptr) return {};
   auto staging = shm::Segment::create((total_bytes_ + kPageBytes - 1) / kPageBytes * kPageBytes);
   if (!staging) return staging.error();
-  const record::Staging record{id_, (*staging)->bytes()};
+  const record::Staging record{channel(), (*staging)->bytes()};
   const int fd = (*staging)->fd();
   LARKLANE_TRY(peer_->peer->send(static_cast<std::uint16_t>(record::Type::staging),
                                  std::as_bytes(std::span(&record, 1)), std::span(&fd, 1)));
@@ -186,7 +186,7 @@ void RecvChannel::finish(const record::Move& move, MovedBy by) {
 }
 
 Passed RecvChannel::pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done) {
-  record::Move move{match_.channel, round(), run, 0, job, piece, record::Step::copy, done};
+  record::Move move{channel(), round(), run, 0, job, piece, record::Step::copy, done};
   if (wire_.is_direct()) {  // the helper has tried it
     peer_->steps->add(*this, move);
     return Passed::alone;
