@@ -115,7 +115,7 @@ TEST(RefusedCalls, WithoutDescriptorsForEverPeersEnd) {
   EXPECT_CHILD([](Side& side) {
     const auto listening = listeners({side.other});
     // no limit of the process: UBSan needs descriptors, too
-    if (const int failed = open_refusing(side, "accept4,accept", EMFILE, /*accept_ns=*/50'000'000))
+    if (const int failed = open_refusing(side, "accept4,accept", EMFILE, std::uint64_t{50'000'000}))
       return failed;
     if (!connects(side, listening)) return 2;
     RawPeer raw(fresh_address());
