@@ -119,6 +119,7 @@ Completion RecvChannel::poll() {
       return Completion::pending;
     }
     peer_->steps->carry_out();  // the sender may have packed everything before its end
+    if (peer_->steps->has_steps_in_hand()) return Completion::pending;
     if (usable() && side_->complete(round(), *this)) return Completion::complete;
     if (usable() && side_->reading(round())) return Completion::pending;
     // Nothing more becomes ready, and all ready partitions are copied: the count is final.

@@ -118,8 +118,9 @@ void SendChannel::carry_out(record::Move move, MovedBy by) {
 
 Status SendChannel::open_pages(const record::Move& step, std::span<const pid_t> threads) {
   const Moving moving(*this);
+  if (!moving || !active() || step.round != round()) return {};
   const auto all = all_of(step);
-  if (!moving || !active() || step.round != round() || !all) return {};
+  if (!all) return {};
   return shm::touch_by_program(threads, buffer(), left_of(*all, step), shm::Access::read);
 }
 

@@ -61,16 +61,21 @@ class ProgramSteps {
     // relaxed: a hint; a waiting thread polls again.
     return count_.load(std::memory_order_relaxed) == 0;
   }
+  /// After carry_out(): a thread of the library has taken steps, and has not carried them out yet.
+  bool has_steps_in_hand() const noexcept {
+    return in_hand_.load(std::memory_order_acquire);  // acquire: pairs with give_back_locked()
+  }
 
  private:
   struct Step {
     std::weak_ptr<StepOwner> owner;
     record::Move move;
   };
-  static constexpr std::int64_t kPatienceNs = 20'000'000;
+  static constexpr std::int64_t kPatienceNs = 20'000'000, kPatienceMostNs = 1'000'000'000;
   std::optional<Step> take();
   void prompt_program();
-  void carry_out_by_helper();
+  void carry_out_by_helper(const std::vector<Step>& steps);
+  void give_back_locked();
 
   control::Plane* plane_ = nullptr;
   pid_t thread_ = 0;  ///< that made the engine: it uses MPI
@@ -78,6 +83,8 @@ class ProgramSteps {
   std::vector<Step> steps_;   // this and is_prompted_: guarded by mutex_
   bool is_prompted_ = false;  ///< a thread will look at the steps
   std::atomic<std::size_t> count_{0};
+  std::atomic<bool> in_hand_{false};
+  std::atomic<std::int64_t> patience_ns_{kPatienceNs};
 };
 
 }  // namespace larklane::part
