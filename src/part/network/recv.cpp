@@ -73,9 +73,12 @@ void NetRecv::fail_unmatched(std::uint64_t channel, Status status, std::string t
 }
 
 void NetRecv::accept() {
-  if (!gate_.accept([](bool) {})) return;
-  begin_watch();
-  open(1);
+  (void)gate_.accept([this](bool start_waits) {
+    if (!start_waits) return;
+    // Before the gate is open: else the next round's Start could give its credit before this one's.
+    begin_watch();
+    open(1);
+  });
 }
 
 Status NetRecv::start() {
