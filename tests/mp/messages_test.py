@@ -170,8 +170,8 @@ def thresholds(bench):
             expect("LARKLANE_MESSAGE_EAGER_MAX" in output and "64..8168" in output, "no reason", output)
 
 
-def pressure(bench, how, seconds=3):
-    print(bench.launched(2, "pressure", how, seconds, lanes=4, seconds=seconds + 400))
+def pressure(bench, how, seconds=3, **env):
+    print(bench.launched(2, "pressure", how, seconds, lanes=4, seconds=seconds + 400, **env))
 
 
 def pressure_asleep(bench):
@@ -184,11 +184,20 @@ def pressure_unreceived(bench):
     pressure(bench, "unreceived")
 
 
-def pressure_minutes(bench):
-    """Both at the same time, for two minutes: longer than any time after which something counts as silent."""
+def pressure_of_both(bench, seconds, **env):
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        for _ in pool.map(lambda how: pressure(bench, how, 120), ("asleep", "unreceived")):
+        for _ in pool.map(lambda how: pressure(bench, how, seconds, **env), ("asleep", "unreceived")):
             pass
+
+
+def pressure_silence(bench):
+    """Both at the same time, ten times as long as the time after which a peer counts as silent."""
+    pressure_of_both(bench, 20, LARKLANE_CONTROL_SILENCE_NS="2s", LARKLANE_LINK_SILENCE_NS="2s")
+
+
+def pressure_minutes(bench):
+    """The same for two minutes: longer than any such time by default."""
+    pressure_of_both(bench, 120)
 
 
 def footprint(bench):
@@ -426,7 +435,7 @@ def apart(bench):
 
 def cases():
     everywhere = (exchange, exchange_long, leaves, scatters, idle, crowded, crossed, incast, bystander, posters, pressure_asleep, pressure_unreceived,
-                  pressure_minutes, thresholds, gone_region, killed, forks, footprint, footprint_times, rates, applications)
+                  pressure_silence, pressure_minutes, thresholds, gone_region, killed, forks, footprint, footprint_times, rates, applications)
     return [
         *((case, name) for case in everywhere for name in ("shm", "tcp")),
         (exchanges, "tcp"),
