@@ -450,7 +450,7 @@ Status EngineImpl::free(Request* request) {
     Status freed = Errc::kInvalidArgument;  // a network returns it for other networks' requests
     for (auto network = networks_.begin();
          network != networks_.end() && freed.code() == Errc::kInvalidArgument; ++network)
-      freed = (*network)->free(request);
+      freed = (*network)->free(request);  // NOLINT(clang-analyzer-unix.Malloc): a method
     return freed;
   }
   if (request->active()) return Errc::kAlreadyActive;

@@ -37,7 +37,7 @@ struct Init {
                                  ///< comes last; 0: none
   std::uint64_t region_offset;
 };
-static_assert(sizeof(Init) == 8 * 3 + 8 + sizeof(BlockShape) + 8 * 4 + 8 + 16);
+static_assert(sizeof(Init) == sizeof(BlockShape) + 88);
 
 /// Receiver to sender: a part of the receiver's typemap (Typemap::encode); `count` words follow.
 struct Datatype {

@@ -268,7 +268,7 @@ inline auto take_all_then_down_once(Inbox& in, std::uint64_t sent) {
   EXPECT_TRUE(in.wait_for_down());
   auto records = in.take();
   EXPECT_GE(records.size(), sent);
-  for (std::uint16_t i = 0; i < records.size(); ++i) EXPECT_EQ(records[i].kind, i);
+  for (std::size_t i = 0; i < records.size(); ++i) EXPECT_EQ(records[i].kind, i);
   EXPECT_EQ(in.down().size(), 1U);
   for (const auto& [peer, count] : in.down()) {
     EXPECT_EQ(count, records.size());

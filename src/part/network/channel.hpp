@@ -164,6 +164,7 @@ class NetHalf : public ChannelLifetime {
   bool is_closed = false;  ///< CLOSE has been sent; guarded by the network
 
  protected:
+  ~NetHalf() = default;
   /// True: the caller may post one Work, and its completion calls leave().
   [[nodiscard]] bool enter() noexcept {
     if (in_use_.enter()) return true;

@@ -132,7 +132,7 @@ void NetLink::on_over(Status status, Cause cause) {
 // --- all links -------------------------------------------------------------------------------
 
 std::string cause_of(const net::Fabric& fabric, Status status) {
-  const std::string why = fabric.explain(status);
+  std::string why = fabric.explain(status);
   if (!why.empty()) return why;
   const std::string detail = std::to_string(status.detail());
   return errc_name(status.code()) + (status.detail() != 0 ? " (" + detail + ")" : std::string());

@@ -2,6 +2,7 @@
 /* Refuses system calls by name, for the calling thread and every thread and process that it starts
  * from now on (seccomp). A container's filter, a security module or an old kernel does the same.
  * C11 and C++. */
+/* NOLINTBEGIN(modernize-use-nullptr,cert-err34-c): C */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -133,3 +134,4 @@ static inline int launched_rank(void) {
     if (getenv(kNames[i]) != NULL) return atoi(getenv(kNames[i]));
   return -1;
 }
+/* NOLINTEND(modernize-use-nullptr,cert-err34-c) */
