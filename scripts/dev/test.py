@@ -33,7 +33,7 @@ AGAIN_LABEL = "^again$"  # the same test on one more MPI of an ABI family: each 
 AGAIN_SHARES = 4
 LONG_LABEL = "^soak$"  # takes minutes: make soak and make nightly
 
-# Minutes of two otherwise idle cores, on a fresh clone. A new test fits into the budget of its label, or another label's budget shrinks.
+# Goals, in minutes of two otherwise idle cores on a fresh clone. A new test fits into the budget of its label, or another label's budget shrinks.
 BUDGETS = {
     "build release": 11.5, "build tsan": 2.5, "build asan-ubsan": 5.0,
     "mp": 9.0, "again": 0.8, "conformance": 2.5, "rdma": 3.5, "hosts": 0.6, "big": 0.7, "net": 0.2, "example": 0.4, "fault": 0.1,

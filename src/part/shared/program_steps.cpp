@@ -23,7 +23,11 @@ void ProgramSteps::add(StepOwner& owner, const record::Move& step) {
 /// No thread of the program can take a step that is in hand: its round is not complete, so that the
 /// buffer stays the library's.
 void ProgramSteps::prompt_program() {
-  const std::int64_t ns = patience_ns_.load(std::memory_order_relaxed);  // relaxed: only a length
+  std::int64_t ns = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    ns = patience_ns_;
+  }
   const timespec patience{ns / 1'000'000'000, ns % 1'000'000'000};
   ::nanosleep(&patience, nullptr);
   std::vector<Step> steps;
@@ -37,19 +41,21 @@ void ProgramSteps::prompt_program() {
     in_hand_.store(true, std::memory_order_relaxed);
   }
   bool has_opened = false;
+  pid_t deaf = 0;  // it made requests, and took no signal
   for (const Step& step : steps) {
     const auto owner = step.owner.lock();
+    if (owner && owner->thread() == deaf) continue;
     const std::array<pid_t, 2> threads{owner ? owner->thread() : 0, thread_};
     const Status status = owner ? owner->open_pages(step.move, threads) : Status{};
     has_opened |= status.ok();
     if (status.ok()) continue;
+    deaf = threads[0];
     log_warn_once(
         "program-steps",
         "a buffer has pages that only a signal handler of the program opens, and the "
         "thread that made its request takes no signal (%s): its bytes move once one calls "
         "MPI; remedy: shm_attach=off",
         std::string(errc_name(status.code())).c_str());
-    break;  // the others have the same threads
   }
   if (has_opened) return plane_->post([this, steps] { carry_out_by_helper(steps); });
   {
@@ -76,10 +82,7 @@ void ProgramSteps::carry_out_by_helper(const std::vector<Step>& steps) {
 
 /// Longer pauses while steps remain: each attempt interrupts the program.
 void ProgramSteps::give_back_locked() {
-  const std::int64_t longer =
-      std::min(2 * patience_ns_.load(std::memory_order_relaxed), kPatienceMostNs);
-  // relaxed: only a length.
-  patience_ns_.store(steps_.empty() ? kPatienceNs : longer, std::memory_order_relaxed);
+  patience_ns_ = steps_.empty() ? kPatienceNs : std::min(2 * patience_ns_, kPatienceMostNs);
   // release: pairs with has_steps_in_hand()'s acquire: the steps have been carried out.
   in_hand_.store(false, std::memory_order_release);
 }

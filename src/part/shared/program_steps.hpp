@@ -80,11 +80,13 @@ class ProgramSteps {
   control::Plane* plane_ = nullptr;
   pid_t thread_ = 0;  ///< that made the engine: it uses MPI
   std::mutex mutex_;
-  std::vector<Step> steps_;   // this and is_prompted_: guarded by mutex_
+  // guarded by mutex_
+  std::vector<Step> steps_;
   bool is_prompted_ = false;  ///< a thread will look at the steps
+  std::int64_t patience_ns_ = kPatienceNs;
+
   std::atomic<std::size_t> count_{0};
   std::atomic<bool> in_hand_{false};
-  std::atomic<std::int64_t> patience_ns_{kPatienceNs};
 };
 
 }  // namespace larklane::part
