@@ -108,7 +108,7 @@ def known_failures(path: str | None, mpi: str) -> dict[str, str]:
     """Kind of each failure that the MPI is known to have natively. A line: MPI, kind, case, reason; # begins a comment."""
     lines = pathlib.Path(path).read_text().splitlines() if path else []
     fields = [line.split(None, 3) for line in lines if line and line[0] != "#"]
-    return {f[2]: f[1] for f in fields if f[0] == mpi}
+    return {f[2]: f[1].replace("_", " ") for f in fields if f[0] == mpi}
 
 
 def verdicts(output: str) -> dict[str, Result]:

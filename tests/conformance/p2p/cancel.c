@@ -32,6 +32,7 @@ CASE(CA1_receives_are_cancelled, .ranks = 2, .traits = kEveryLevel) {
     EXPECT(cancel(&request), "a receive without a message was not cancelled");
     EXPECT_DATA(value == 5, "a cancelled receive wrote %d", value);
   }
+  meet();
   send_int(my_rank, my_peer, kTag);
   EXPECT_DATA(recv_int(my_peer, kTag, MPI_STATUS_IGNORE) == my_peer, "the message after cancels");
 }

@@ -88,7 +88,7 @@ CASE(MO2_ssend_returns_after_the_receive_was_posted, .ranks = 2) {
     memset(data, 7, (size_t)kSyncBytes[i]);
     if (my_rank == 0) {
       MUST(MPI_Ssend(data, kSyncBytes[i], MPI_BYTE, 1, kTag, comm));
-      EXPECT(peek(0) == i + 1, "Ssend of %d bytes returned before its receive", kSyncBytes[i]);
+      EXPECT(peek(0) >= i + 1, "Ssend of %d bytes returned before its receive", kSyncBytes[i]);
     } else {
       pause_s(0.005);
       post(0, i + 1);
