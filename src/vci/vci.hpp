@@ -59,9 +59,9 @@ class Vci final {
   static Result<std::unique_ptr<Vci>> create(net::Fabric& fabric, net::Receiver& receiver);
   ~Vci() = default;  ///< its links are closed, and no posted work is pending
 
-  /// Never allocates, never returns retry. Waits for no lock: the lock's holder posts the works that
-  /// others have queued meanwhile. Of a lane that another thread owns: waits for one turn of that
-  /// thread.
+  /// Never allocates, never returns retry. Waits for no lock: the lock's holder posts the works
+  /// that others have queued meanwhile. Of a lane that another thread owns: waits for one turn of
+  /// that thread.
   void post(Work& work) noexcept;
   /// An operation that completes at once, or is not posted, needs no Work. post() runs with the
   /// lock held, unless another thread holds it, a work of `link` waits, or the endpoint is dead. It
