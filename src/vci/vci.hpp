@@ -115,8 +115,8 @@ class Vci final {
   /// (membarrier(2)), then waits until it has left its turn. Takes microseconds.
   std::uint32_t progress_by_asking() noexcept;
   /// From now on the calling thread owns it without a lock. In other threads progress() does
-  /// nothing, post_directly() and coalesce() return false, and other calls take microseconds, or
-  /// wait until this thread has left its turn. @pre no thread owns it
+  /// nothing; post_directly() and coalesce() return false. Other calls take microseconds, or wait
+  /// until this thread has left its turn. @pre no thread owns it
   /// @return false: this kernel can't do that (membarrier(2)); all threads share it as before
   bool own() noexcept;
   /// All threads share it again. By any thread. @pre no thread posts or makes progress on it

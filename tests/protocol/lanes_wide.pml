@@ -14,14 +14,15 @@
  *  8. Back to exact only with no wildcard receive, nothing undelivered, and nothing in the inbox; unexpected messages return in order.
  *
  * Instance `sleep`: all receiving calls end, and the receiver's helper wakes only while a ring is not empty. Each message is delivered.
- * Instances `polls` (polls and receives with a wildcard), `probes` (polls, and probes with their receives), `all`.
+ * Instances `polls` (polls and receives with a wildcard), `probes` (polls, and probes with their receives), `posts` (no probes), `all`.
  *
- * @cc -DCOLLAPSE
+ * @cc -DHC4
  * @model polls -DMIN -DPLACED=1
  * @model probes -DPROBES -DPLACED=1
  * @soak coarse -DMIN -DPLACED=1 -DCOARSE
  * @soak polls_other -DMIN -DPLACED=2
  * @soak sleep -DSLEEP
+ * @soak posts -DPLACED=1 -DNOPROBE
  * @soak all -DPLACED=1
  * Unreached in R: branches of inlines for other constants.
  * @unreached S0 (!(blk))
@@ -39,9 +40,10 @@
  * @unreached S1 ((!(flag)
  * @unreached S1 else
  * @unreached Drain -end-
+ * @unreached Tick -end-
  * @unreached R list[m] = 1
  * @unreached R D_STEP
- * @unreached R ring[0]?
+ * @unreached R ring[
  * @unreached R ((2==
  * @unreached R else
  * @mutant 1 -DMIN -DPLACED=2 -DTHREE -DCAP=2 -DRESERVE rule 1: a place in the ring is reserved first and written later => dl[0]
@@ -63,7 +65,7 @@ chan ring[2] = [CAP] of { byte };
 chan back = [N] of { byte };
 chan tab[2] = [N] of { byte };
 chan uq = [N] of { byte };           /* unexpected messages, in order of delivery */
-byte lane_of[N], stamp[N], clk = 1, nrecv, ninbox, px[2], prq[4], nprq, seq[N], nseq;
+byte lane_of[N], stamp[N], clk = 1, nwait, nrecv, ninbox, px[2], prq[4], nprq, seq[N], nseq;
 byte list[N];                        /* 0: not there; 1: seen in the last look; 2: seen before it began */
 bool flag, lflag[2], blk, told, wide, wl, lk[2], inbox[N], dl[N], rc[N], pub[N], wentback;
 inline lock(x)   { atomic { !x -> x = true } }
@@ -72,7 +74,7 @@ inline read_clock(m) {
 #ifdef COARSE
   stamp[m] = clk;
 #ifndef NOWAIT
-  clk > stamp[m];
+  nwait++; atomic { clk > stamp[m] -> nwait-- };
 #endif
 #else
   atomic { stamp[m] = clk; clk++ }
@@ -134,7 +136,7 @@ end: do
   od
 }
 #ifdef COARSE
-proctype Tick() { end: do :: clk < 4 -> clk++ :: clk == 4 -> break od; clk = 5 }
+proctype Tick() { end: do :: clk < 4 || nwait > 0 -> clk++ od }
 #endif
 /* What happened before m is delivered; in exact mode, what happened before it in its lane. */
 inline check_wide(m) { assert(!dl[m]); if :: m == 2 -> assert(dl[0] && AFTER_1) :: else fi }
@@ -294,7 +296,7 @@ end: do
   :: nrecv < N && id == 0 && !posted_e -> posted_e = true; if :: post_exact(0) :: post_exact(1) fi
   :: id == 1 && wide && !wentback -> go_exact()
 #endif
-#ifndef MIN
+#if !defined(MIN) && !defined(NOPROBE)
   :: atomic { id == 0 && nrecv < N && !alone && px[0] + px[1] + nprq == 0 -> alone = true }; probe_recv(); alone = false
   :: atomic { id == 0 && nempty(tab[0]) && !alone && px[0] + px[1] + nprq == 0 -> alone = true }; probe_tag(0); alone = false
 #endif
