@@ -213,13 +213,12 @@ Result<RecvRequest*> EngineImpl::recv_init(const InitArgs& args) {
   auto peer = connect(args.peer);
   if (!peer) return peer.error();
   // A process's records from before its end come first. While it ends, its socket still takes
-  // connections.
-  if (const auto sender = sender_of(args); sender && sender != *peer) {
-    auto made = sender->transport->make_receive(args, sender);
-    // Another thread's receive may have taken the last INIT of a process that has ended.
-    if (made || made.error().code() != Errc::kPeerDown) return made;
+  // connections. Null: a receive of another thread has taken that INIT.
+  for (auto sender = sender_of(args); sender && sender != *peer; sender = sender_of(args)) {
+    auto made = sender->transport->make_receive(args, sender, IfUnmatched::none);
+    if (!made || *made != nullptr) return made;
   }
-  return (*peer)->transport->make_receive(args, *peer);
+  return (*peer)->transport->make_receive(args, *peer, IfUnmatched::wait);
 }
 
 Status EngineImpl::free(Request* request) {

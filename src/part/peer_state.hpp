@@ -22,8 +22,9 @@ struct PeerUse {
   std::string provider, policy;  ///< as in Summary::PeerLine
 };
 
-/// The engine's state of one process. Thread safety: `down` and `thread` are thread-safe. The first
-/// two never change. The rest is guarded by the transport's mutex.
+/// The engine's state of one process. Thread safety: `down` and `thread` are thread-safe. The
+/// pointers, `push_allowed` and `pull_allowed` never change once the state is in the engine's map.
+/// The rest is guarded by the transport's mutex.
 struct PeerState {
   control::Peer* peer = nullptr;
   Transport* transport = nullptr;  ///< of all channels with the peer; outlives this

@@ -18,9 +18,19 @@
 
 namespace larklane::part {
 
+/// A receive that no INIT matches yet: it waits for one, or it is not made.
+enum class IfUnmatched : std::uint8_t { wait, none };
+
 /// Makes the channels with its peers, matches sends with receives, and serves their records. Both
 /// processes of a pair choose the same transport.
-/// Thread safety: thread-safe.
+// Thread safety: thread-safe. Each transport has a mutex of its own.
+// Lock order: EngineImpl::mutex_ > a transport's mutex > a lane or a StartGate > a peer's mutex.
+// Invariants:
+// 1. A transport takes neither the engine's mutex nor another transport's.
+// 2. PeerState::down is set before on_down(), without a lock. A request that was made meanwhile
+// polls it; on_down() then releases the memory that was freed meanwhile.
+// 3. The engine selects a receive's peer before the transport's mutex is taken. So the transport
+// decides under its mutex whether an INIT is left: see IfUnmatched::none.
 class Transport {
  public:
   /// Figures and texts that all transports of an engine share.
@@ -37,10 +47,13 @@ class Transport {
   virtual Result<SendRequest*> make_send(const InitArgs& args,
                                          const std::shared_ptr<PeerState>& peer,
                                          const PlanSource& plans) = 0;
-  /// @errors kPeerDown: and no INIT of the peer matches
+  /// @return null: no INIT of the peer matches, and `if_unmatched` is none
+  /// @errors kPeerDown: no INIT of the peer matches, and no more INITs come
   virtual Result<RecvRequest*> make_receive(const InitArgs& args,
-                                            const std::shared_ptr<PeerState>& peer) = 0;
-  /// Has `peer` sent an INIT that the next receive with these arguments gets?
+                                            const std::shared_ptr<PeerState>& peer,
+                                            IfUnmatched if_unmatched) = 0;
+  /// Has `peer` sent an INIT that the next receive with these arguments gets? If so,
+  /// make_receive() finds it, unless another thread is first.
   virtual bool has_incoming(const InitArgs& args, const PeerState& peer) = 0;
   /// @errors kInvalidArgument: no request of this transport; kAlreadyActive
   virtual Status free(Request* request) = 0;

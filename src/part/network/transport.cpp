@@ -257,7 +257,8 @@ Result<SendRequest*> NetworkTransport::make_at(const InitArgs& args, const SendP
 }
 
 Result<RecvRequest*> NetworkTransport::recv_init(const InitArgs& args,
-                                                 const std::shared_ptr<PeerState>& peer) {
+                                                 const std::shared_ptr<PeerState>& peer,
+                                                 IfUnmatched if_unmatched) {
   if (are_too_many_empty(static_cast<std::uint64_t>(args.partitions),
                          args.count * args.type->size_bytes()))
     return Errc::kNoMemory;
@@ -272,6 +273,8 @@ Result<RecvRequest*> NetworkTransport::recv_init(const InitArgs& args,
       std::make_shared<NetRecv>(args, std::move(buffer).value(), path_locked(**link), &counters_);
   if (auto incoming = matching_.take_incoming(key_of(args, *peer)))
     *incoming ? match_locked(channel, **incoming) : match_freed(*channel);
+  else if (if_unmatched == IfUnmatched::none)
+    return nullptr;
   else if (peer->down.load(
                std::memory_order_acquire))  // acquire: pairs with on_peer_down's release
     return Errc::kPeerDown;

@@ -47,9 +47,9 @@ class NetworkTransport final : public Transport, private LinkKeeper {
   // Transport
   Result<SendRequest*> make_send(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
                                  const PlanSource& plans) override;
-  Result<RecvRequest*> make_receive(const InitArgs& args,
-                                    const std::shared_ptr<PeerState>& peer) override {
-    return recv_init(args, peer);
+  Result<RecvRequest*> make_receive(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
+                                    IfUnmatched if_unmatched) override {
+    return recv_init(args, peer, if_unmatched);
   }
   bool has_incoming(const InitArgs& args, const PeerState& peer) override;
   Status free(Request* request) override;
@@ -88,7 +88,8 @@ class NetworkTransport final : public Transport, private LinkKeeper {
                                  const std::vector<std::uint32_t>& boundaries,
                                  GroupRules rules = {}, const PlanSource& plans = {},
                                  std::uint32_t queues = 0);
-  Result<RecvRequest*> recv_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer);
+  Result<RecvRequest*> recv_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
+                                 IfUnmatched if_unmatched = IfUnmatched::wait);
   void settle() {
     Transport* const own = this;
     Transport::settle({&own, 1});

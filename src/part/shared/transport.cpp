@@ -220,7 +220,8 @@ void SharedTransport::note_locked(PeerState& peer, Mode mode, const InitArgs& ar
 }
 
 Result<RecvRequest*> SharedTransport::make_receive(const InitArgs& args,
-                                                   const std::shared_ptr<PeerState>& peer) {
+                                                   const std::shared_ptr<PeerState>& peer,
+                                                   IfUnmatched if_unmatched) {
   auto channel = std::make_shared<RecvChannel>(args, peer, &counters_, config_.shm_piece_bytes);
   const MatchKey key = key_of(args, *peer);
   const std::scoped_lock lock(mutex_);
@@ -231,6 +232,7 @@ Result<RecvRequest*> SharedTransport::make_receive(const InitArgs& args,
     else
       channel->match_freed();
   } else {
+    if (if_unmatched == IfUnmatched::none) return nullptr;
     if (channel->peer_is_down()) return Errc::kPeerDown;
     channel->place = matching_.post(key, channel);
   }

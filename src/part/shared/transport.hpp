@@ -47,8 +47,8 @@ class SharedTransport final : public Transport {
   void on_new_peer(PeerState& peer) override;
   Result<SendRequest*> make_send(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
                                  const PlanSource& plans) override;
-  Result<RecvRequest*> make_receive(const InitArgs& args,
-                                    const std::shared_ptr<PeerState>& peer) override;
+  Result<RecvRequest*> make_receive(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
+                                    IfUnmatched if_unmatched) override;
   bool has_incoming(const InitArgs& args, const PeerState& peer) override;
   Status free(Request* request) override;
   bool takes(std::uint16_t kind) const override {
