@@ -114,7 +114,8 @@ void World::turn_all_lanes() {
 
 /// Frees a request that has made its rounds.
 template <class Request, class Count>
-bool has_freed(Network& network, Request*& request, Count round, Count rounds, Count& freed) {
+bool has_freed(NetworkTransport& network, Request*& request, Count round, Count rounds,
+               Count& freed) {
   if (round != (freed + 1) * rounds) return false;
   EXPECT_TRUE(network.free(std::exchange(request, nullptr)).ok());
   ++freed;
