@@ -72,6 +72,8 @@ std::optional<sim::Sweep> sweep_of(const SimulateRequest& request) {
   if (std::sscanf(request.sweep.c_str(), "%2ux%2u%c", &sweep.columns, &sweep.rows, &rest) != 2 ||
       sweep.columns - 1 >= kSideMax || sweep.rows - 1 >= kSideMax)
     return std::nullopt;
+  sweep.channel.partitions = request.partitions;
+  sweep.channel.threads = threads_of(request);
   sweep.blocks = request.blocks;
   sweep.compute_ps = whole_ps(request.compute_us * 1e3);
   return sweep;
