@@ -83,7 +83,7 @@ class Plane {
                      .costs = channel_.processor}),
         random_(channel_.seed),
         free_ps_(steps(sweep) * sweep.compute_ps),
-        ranks_(sweep.columns * sweep.rows) {
+        ranks_(std::size_t{sweep.columns} * sweep.rows) {
     for (Rank& rank : ranks_) {
       rank.out.emplace(simulation_, link_costs(channel_), "a host's network");
       if (channel_.two_sided) rank.back.emplace(simulation_, link_costs(channel_), "its requests");
@@ -268,7 +268,8 @@ std::uint64_t steps(const Sweep& sweep) {
   // Of one thread; the threads of a rank are alike. `ready`: by rank, of each partition and block.
   const std::size_t each =
       std::size_t{sweep.channel.partitions / sweep.channel.threads} * sweep.blocks;
-  std::vector<std::uint64_t> done(sweep.columns * sweep.rows, 0), ready(done.size() * each);
+  std::vector<std::uint64_t> done(std::size_t{sweep.columns} * sweep.rows, 0),
+      ready(done.size() * each);
   for (std::uint32_t corner = 0; corner < sweep.corners; ++corner)
     for_each_rank(sweep, kCorners[corner], [&](std::size_t r, const auto& inflow, auto) {
       for (std::size_t i = 0; i < each; ++i) {
