@@ -6,7 +6,7 @@
 
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/carrier.hpp"
-#include "mpi/partitioned/error.hpp"
+#include "mpi/requests/error.hpp"
 #include "mpi/world/process.hpp"
 
 namespace larklane::mpi {

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "mpi/abi/handles.hpp"
-#include "mpi/partitioned/handle_table.hpp"
+#include "mpi/requests/handle_table.hpp"
 #include "mpi/world/communicator.hpp"
 #include "part/engine.hpp"
 

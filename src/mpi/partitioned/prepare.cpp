@@ -3,10 +3,10 @@
 #include <string>
 
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/batch.hpp"
 #include "mpi/partitioned/carrier.hpp"
-#include "mpi/partitioned/error.hpp"
-#include "mpi/partitioned/waiting.hpp"
+#include "mpi/requests/batch.hpp"
+#include "mpi/requests/error.hpp"
+#include "mpi/requests/waiting.hpp"
 
 namespace larklane::mpi {
 namespace {

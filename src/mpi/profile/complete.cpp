@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "mpi/partitioned/batch.hpp"
 #include "mpi/profile/tracer.hpp"
+#include "mpi/requests/batch.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -1,10 +1,10 @@
 // MPI_Waitall, MPI_Testall, MPI_Request_get_status_all.
 
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/complete_many.hpp"
-#include "mpi/partitioned/error.hpp"
-#include "mpi/partitioned/status.hpp"
-#include "mpi/partitioned/waiting.hpp"
+#include "mpi/requests/complete_many.hpp"
+#include "mpi/requests/error.hpp"
+#include "mpi/requests/status.hpp"
+#include "mpi/requests/waiting.hpp"
 
 namespace larklane::mpi {
 

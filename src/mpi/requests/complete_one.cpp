@@ -3,11 +3,11 @@
 #include <optional>
 
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/batch.hpp"
 #include "mpi/partitioned/carrier.hpp"
-#include "mpi/partitioned/error.hpp"
-#include "mpi/partitioned/status.hpp"
-#include "mpi/partitioned/waiting.hpp"
+#include "mpi/requests/batch.hpp"
+#include "mpi/requests/error.hpp"
+#include "mpi/requests/status.hpp"
+#include "mpi/requests/waiting.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -1,4 +1,4 @@
-#include "mpi/partitioned/error.hpp"
+#include "mpi/requests/error.hpp"
 
 #include <cstring>
 #include <map>

@@ -1,4 +1,4 @@
-#include "mpi/partitioned/status.hpp"
+#include "mpi/requests/status.hpp"
 
 #include "mpi/abi/next.hpp"
 

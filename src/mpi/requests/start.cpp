@@ -1,9 +1,9 @@
 // MPI_Start, MPI_Startall.
 
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/batch.hpp"
 #include "mpi/partitioned/carrier.hpp"
-#include "mpi/partitioned/error.hpp"
+#include "mpi/requests/batch.hpp"
+#include "mpi/requests/error.hpp"
 
 namespace larklane::mpi::face {
 

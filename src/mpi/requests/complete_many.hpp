@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "mpi/abi/handles.hpp"
-#include "mpi/partitioned/batch.hpp"
+#include "mpi/requests/batch.hpp"
 #include "part/engine.hpp"
 
 namespace larklane::mpi {

@@ -2,9 +2,9 @@
 
 #include "base/log.hpp"
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/batch.hpp"
 #include "mpi/partitioned/carrier.hpp"
-#include "mpi/partitioned/error.hpp"
+#include "mpi/requests/batch.hpp"
+#include "mpi/requests/error.hpp"
 #include "mpi/world/process.hpp"
 
 namespace larklane::mpi::face {
