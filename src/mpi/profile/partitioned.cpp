@@ -1,7 +1,7 @@
 // The calls on partitioned requests, and Start of all persistent requests.
 
+#include "mpi/partitioned/carrier.hpp"
 #include "mpi/profile/tracer.hpp"
-#include "mpi/requests/batch.hpp"
 
 namespace larklane::mpi::profiled {
 namespace {

@@ -1,10 +1,7 @@
 // MPI_Wait, MPI_Test, MPI_Request_get_status.
 
-#include <optional>
-
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/carrier.hpp"
-#include "mpi/requests/batch.hpp"
+#include "mpi/requests/complete_many.hpp"
 #include "mpi/requests/error.hpp"
 #include "mpi/requests/status.hpp"
 #include "mpi/requests/waiting.hpp"
@@ -12,26 +9,28 @@
 namespace larklane::mpi {
 namespace {
 
-/// Ends a round: fills the status, makes the request inactive, and raises the error of a failure.
-int finish(Partitioned& ours, part::Completion completion, MPI_Status* status) {
-  const int code = completion == part::Completion::failed ? failure_code(ours) : MPI_SUCCESS;
-  set_finished(status, ours);
-  ours.request->finish();
-  return code == MPI_SUCCESS ? MPI_SUCCESS : raise_code(ours.communicator.get(), code);
+/// Ends a round: fills the status, and raises the error of a failure.
+int finish(Request& ours, Completion completion, MPI_Request* handle, MPI_Status* status) {
+  const Failure failure = finish_round(ours, completion, handle, status);
+  return failure.code == MPI_SUCCESS ? MPI_SUCCESS : raise_code_at(failure.target, failure.code);
 }
 
-/// Polls once. @return empty if the request is inactive or pending: *flag and *status are complete
-std::optional<part::Completion> poll_once(Partitioned& ours, int* flag, MPI_Status* status) {
+/// Polls once. Completes *flag and *status if the request is inactive or pending.
+Completion poll_once(Request& ours, int* flag, MPI_Status* status) {
+  Pass pass;
+  const Completion completion = ours.poll(pass);
   *flag = 1;
-  if (!ours.request->active()) {
+  if (completion == Completion::inactive) {
     set_empty(status);
-    return std::nullopt;
+  } else if (completion == Completion::pending) {
+    *flag = 0;
+    Process::get().poke_native();
   }
-  const part::Completion completion = ours.request->poll();
-  if (completion != part::Completion::pending) return completion;
-  *flag = 0;
-  Process::get().poke_native();
-  return std::nullopt;
+  return completion;
+}
+
+bool is_over(Completion completion) noexcept {
+  return completion == Completion::complete || completion == Completion::failed;
 }
 
 }  // namespace
@@ -42,48 +41,50 @@ namespace larklane::mpi::face {
 int Wait(const Next& next, MPI_Request* request, MPI_Status* status) {
   if (no_carriers()) [[likely]]
     return next.Wait(request, status);
-  Partitioned* const ours = find_carrier_at(request);
+  Request* const ours = find_carrier_at(request);
   if (ours == nullptr) return next.Wait(request, status);
   if (any_null(status)) [[unlikely]]
     return raise_null("MPI_Wait");
-  if (!ours->request->active()) {
+  Pass pass;
+  Completion completion = ours->poll(pass);
+  if (completion == Completion::pending) {
+    Waiting waiting;
+    do {
+      waiting.idle(pass);
+      pass = {};
+      completion = ours->poll(pass);
+    } while (completion == Completion::pending);
+  }
+  if (completion == Completion::inactive) {
     set_empty(status);
     return MPI_SUCCESS;
   }
-  part::Completion completion = ours->request->poll();
-  if (completion == part::Completion::pending) {
-    Waiting waiting;
-    do {
-      waiting.idle();
-      completion = ours->request->poll();
-    } while (completion == part::Completion::pending);
-  }
-  return finish(*ours, completion, status);
+  return finish(*ours, completion, request, status);
 }
 
 int Test(const Next& next, MPI_Request* request, int* flag, MPI_Status* status) {
   if (no_carriers()) [[likely]]
     return next.Test(request, flag, status);
-  Partitioned* const ours = find_carrier_at(request);
+  Request* const ours = find_carrier_at(request);
   if (ours == nullptr) {
     Process::get().help();  // as in help_before_native()
     return next.Test(request, flag, status);
   }
   if (any_null(status, flag)) [[unlikely]]
     return raise_null("MPI_Test");
-  const auto completion = poll_once(*ours, flag, status);
-  return completion ? finish(*ours, *completion, status) : MPI_SUCCESS;
+  const Completion completion = poll_once(*ours, flag, status);
+  return is_over(completion) ? finish(*ours, completion, request, status) : MPI_SUCCESS;
 }
 
 int Request_get_status(const Next& next, MPI_Request request, int* flag, MPI_Status* status) {
   if (no_carriers()) [[likely]]
     return next.Request_get_status(request, flag, status);
-  Partitioned* const ours = find_carrier(request);
+  Request* const ours = find_carrier(request);
   if (ours == nullptr) return next.Request_get_status(request, flag, status);
   if (any_null(status, flag)) [[unlikely]]
     return raise_null("MPI_Request_get_status");
   // A failed round is complete; the call that ends it raises the error.
-  if (poll_once(*ours, flag, status)) set_finished(status, *ours);
+  if (is_over(poll_once(*ours, flag, status))) ours->fill(status);
   return MPI_SUCCESS;
 }
 
