@@ -50,9 +50,9 @@ inline const Partitioned* as_partitioned(const Request* request, Request::Kind k
                                                        : nullptr;
 }
 
-/// Raises the error of a refused call on partitions. @param what  "partition 7"
+/// Raises the error of a refused call on partitions. @param partitions  "partition 7"
 int raise_refused(const Partitioned& request, const char* call, Status status,
-                  const std::string& what);
+                  const std::string& partitions);
 
 /// Makes a carrier on the private communicator, which must exist.
 /// @param datatype  the user's: the MPI refuses null and uncommitted ones

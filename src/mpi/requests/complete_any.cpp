@@ -17,7 +17,7 @@ struct Found {
   bool native_active = false;  ///< the MPI has requests that are active
 };
 
-/// Our first request whose round has ended, from a start that depends on `turn`; null if none has.
+/// Our first complete request, from a start that depends on `turn`; null if none has.
 Request* find_complete(const Batch& batch, unsigned turn, Pass& pass, int* index,
                        Completion* completion) {
   const int count = batch.count();

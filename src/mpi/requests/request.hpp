@@ -43,7 +43,7 @@ class Request {
   Request& operator=(const Request&) = delete;
 
   Kind kind() const noexcept { return kind_; }
-  // For MPI_Pready and MPI_Parrived, whose instructions count. Null on each other kind.
+  // For MPI_Pready and MPI_Parrived: they load nothing else of a request. Null on each other kind.
   part::SendRequest* send = nullptr;
   part::RecvRequest* receive = nullptr;
 
