@@ -76,8 +76,7 @@ CLI::Validator a_number() {
 
 /// "A:B" (doubled from A to B), or "A,B,C".
 std::string parse_sizes(const std::string& text, std::vector<std::uint64_t>* sizes) {
-  const std::string expected =
-      "--sizes " + text + ": expected BYTES, FROM:TO or A,B,C, with K, M, G";
+  std::string expected = "--sizes " + text + ": expected BYTES, FROM:TO or A,B,C, with K, M, G";
   sizes->clear();
   const auto colon = text.find(':');
   if (colon != std::string::npos) {
@@ -100,6 +99,7 @@ std::string parse_points(const std::vector<std::string>& words, Options* o) {
   for (const std::string& word : words) {
     unsigned long long bytes = 0;
     unsigned partitions = 0, iterations = 0, warmup = 0;
+    // NOLINTNEXTLINE(cert-err34-c): a number out of range is refused below, or names another point
     if (std::sscanf(word.c_str(), "%llu:%u:%u:%u", &bytes, &partitions, &iterations, &warmup) !=
             4 ||
         partitions == 0 || iterations == 0 || partitions % o->threads != 0 ||
@@ -140,7 +140,7 @@ std::string check_application(const Options& o, SizeIs kind) {
         return where + "an edge is of whole cells of 8 bytes" + two(size / 8 * 8, size / 8 * 8 + 8);
       count = 2 * (size / 8) * o.threads;
     } else if (kind == SizeIs::tile) {
-      const auto side = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(size / 8)));
+      const auto side = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(size) / 8));
       if (8 * side * side != size)
         return where + "a tile of N x N doubles has 8 N N bytes" +
                two(8 * side * side, 8 * (side + 1) * (side + 1));

@@ -113,7 +113,7 @@ class Multiple final : public Face {
     if (is_over_[thread]) return true;
     int flag = 0;
     MPI_Test(&requests_[thread], &flag, MPI_STATUS_IGNORE);
-    is_over_[thread] = flag != 0;
+    is_over_[thread] = flag != 0 ? 1 : 0;
     return flag != 0;
   }
   void finish() override {
@@ -150,7 +150,7 @@ class Put final : public Face {
   bool arrived(std::uint32_t, std::uint32_t thread) override {
     if (is_over_[thread]) return true;
     window_.look();
-    is_over_[thread] = window_.arrived(part_of(thread), round_);
+    is_over_[thread] = window_.arrived(part_of(thread), round_) ? 1 : 0;
     return is_over_[thread] != 0;
   }
   void finish() override {
