@@ -154,7 +154,13 @@ CASE(C4_wait_and_test_of_an_inactive_request, .ranks = 2) {
     flag = 0;
     MUST(MPI_Request_get_status(request, &flag, &status));
     EXPECT(flag, "MPI_Request_get_status of an inactive request is false");
+    status.MPI_SOURCE = 3;
     MUST(MPI_Waitall(1, &request, &status));
+    expect_empty(&status);
+    status.MPI_SOURCE = 3;
+    MUST(MPI_Testall(1, &request, &flag, &status));
+    EXPECT(flag, "MPI_Testall of an inactive request is false");
+    expect_empty(&status);
     MUST(MPI_Waitany(1, &request, &index, &status));
     EXPECT(index == MPI_UNDEFINED, "MPI_Waitany: index %d", index);
     MUST(MPI_Testany(1, &request, &index, &flag, &status));

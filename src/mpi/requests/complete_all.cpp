@@ -42,10 +42,6 @@ class Rounds {
     return pending;
   }
   bool any_failed() const noexcept { return failed_; }
-  /// True if the round of entry `i` has ended, and finish_round() is due.
-  bool is_over(int i) const noexcept {
-    return completion_[i] == Completion::complete || completion_[i] == Completion::failed;
-  }
   Completion operator[](int i) const noexcept { return completion_[i]; }
 
  private:
@@ -73,7 +69,7 @@ int call_native_if_any(Batch& batch, MPI_Request* requests, MPI_Status* statuses
 int commit(const Batch& batch, const Rounds& rounds, MPI_Request* requests, MPI_Status* statuses) {
   for (int i = 0; i < batch.count(); ++i) {
     if (batch.ours(i) == nullptr) continue;
-    if (rounds.is_over(i))
+    if (is_over(rounds[i]))
       finish_round(*batch.ours(i), rounds[i], requests + i, status_at(statuses, i));
     else
       set_empty(status_at(statuses, i));
@@ -213,7 +209,7 @@ int Request_get_status_all(const Next& next, int count, const MPI_Request array_
                                             : set_empty_but_ours(batch, array_of_statuses);
   if (code != MPI_SUCCESS || *flag == 0) return code;
   for (int i = 0; i < count; ++i) {
-    if (rounds.is_over(i))
+    if (is_over(rounds[i]))
       batch.ours(i)->fill(status_at(array_of_statuses, i));
     else if (batch.ours(i) != nullptr)
       set_empty(status_at(array_of_statuses, i));

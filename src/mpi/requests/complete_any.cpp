@@ -26,7 +26,7 @@ Request* find_complete(const Batch& batch, unsigned turn, Pass& pass, int* index
     const int i = (start + k) % count;
     if (batch.ours(i) == nullptr) continue;
     *completion = batch.ours(i)->poll(pass);
-    if (*completion == Completion::pending || *completion == Completion::inactive) continue;
+    if (!is_over(*completion)) continue;
     *index = i;
     return batch.ours(i);
   }

@@ -29,10 +29,6 @@ Completion poll_once(Request& ours, int* flag, MPI_Status* status) {
   return completion;
 }
 
-bool is_over(Completion completion) noexcept {
-  return completion == Completion::complete || completion == Completion::failed;
-}
-
 }  // namespace
 }  // namespace larklane::mpi
 

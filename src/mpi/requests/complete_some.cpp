@@ -39,7 +39,7 @@ void take_ours(const Batch& batch, Pass& pass, MPI_Request* requests, int* indic
   for (int i = 0; i < batch.count(); ++i) {
     if (batch.ours(i) == nullptr) continue;
     const Completion completion = batch.ours(i)->poll(pass);
-    if (completion == Completion::pending || completion == Completion::inactive) continue;
+    if (!is_over(completion)) continue;
     const Failure failure =
         finish_round(*batch.ours(i), completion, requests + i, status_at(statuses, some->count));
     if (failure.code != MPI_SUCCESS && some->failure.code == MPI_SUCCESS) some->failure = failure;
@@ -140,7 +140,7 @@ int Request_get_status_some(const Next& next, int incount, const MPI_Request arr
   for (int i = 0; i < incount; ++i) {
     if (batch.ours(i) == nullptr) continue;
     const Completion completion = batch.ours(i)->poll(pass);
-    if (completion == Completion::pending || completion == Completion::inactive) continue;
+    if (!is_over(completion)) continue;
     batch.ours(i)->fill(status_at(array_of_statuses, *outcount));
     array_of_indices[(*outcount)++] = i;
   }

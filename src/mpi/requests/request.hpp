@@ -23,6 +23,10 @@ namespace larklane::mpi {
 
 /// The state of a request's round. A request that is not persistent has one round.
 enum class Completion : std::uint8_t { pending, complete, failed, inactive };
+/// The round has ended, and finish() is due.
+constexpr bool is_over(Completion completion) noexcept {
+  return completion == Completion::complete || completion == Completion::failed;
+}
 
 /// One pass over the requests of a call. A request that finds its communicator here makes no
 /// progress: an earlier request of the pass has made it. Thread safety: single-owner.
@@ -75,7 +79,9 @@ class Request {
 
  protected:
   explicit Request(Kind kind) noexcept : kind_(kind) {}
-  Kind kind_;
+
+ private:
+  const Kind kind_;
 };
 
 namespace detail {
