@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <sstream>
 
 #include "base/parse.hpp"
@@ -94,20 +95,31 @@ std::string parse_sizes(const std::string& text, std::vector<std::uint64_t>* siz
   return sizes->empty() ? expected : std::string();
 }
 
+/// "BYTES:PARTITIONS:ITERATIONS:WARMUP".
+std::optional<PointShape> point_of(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream words(text);
+  for (std::string part; std::getline(words, part, ':');) parts.push_back(part);
+  if (parts.size() != 4 || text.back() == ':') return std::nullopt;
+  const auto bytes = number_of<std::uint64_t>(parts[0]);
+  const auto partitions = number_of<std::uint32_t>(parts[1]);
+  const auto iterations = number_of<std::uint32_t>(parts[2]);
+  const auto warmup = number_of<std::uint32_t>(parts[3]);
+  if (!bytes || !partitions || !iterations || !warmup) return std::nullopt;
+  return PointShape{*bytes, *partitions, *iterations, *warmup};
+}
+
 /// Parses --points.
 std::string parse_points(const std::vector<std::string>& words, Options* o) {
   for (const std::string& word : words) {
-    unsigned long long bytes = 0;
-    unsigned partitions = 0, iterations = 0, warmup = 0;
-    // NOLINTNEXTLINE(cert-err34-c): a number out of range is refused below, or names another point
-    if (std::sscanf(word.c_str(), "%llu:%u:%u:%u", &bytes, &partitions, &iterations, &warmup) !=
-            4 ||
-        partitions == 0 || iterations == 0 || partitions % o->threads != 0 ||
-        bytes % partitions != 0 || bytes == 0)
+    const auto point = point_of(word);
+    if (!point || point->partitions == 0 || point->iterations == 0 ||
+        point->partitions % o->threads != 0 || point->bytes % point->partitions != 0 ||
+        point->bytes == 0)
       return "--points " + word +
              ": expected BYTES:PARTITIONS:ITERATIONS:WARMUP, the bytes a multiple of the "
              "partitions, and these of the threads";
-    o->points.push_back({bytes, partitions, iterations, warmup});
+    o->points.push_back(*point);
   }
   if (!o->points.empty()) {
     o->sizes.clear();
@@ -392,13 +404,13 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
   sub->add_option("--json", o.json, "write samples and environment there");
   sub->add_option("--csv", o.csv, "write the samples there");
   sub->add_option("--variant", o.variant)->group("");
-  if (!benchmark.is_of_lanes())
+  if (!benchmark.is_of_lanes()) {
     sub->add_option(
         "--mpipcl", o.mpipcl,
         "shared library of MPIPCL, for way mpipcl: built with the MPI that is measured");
-  if (!benchmark.is_of_lanes())
     sub->add_flag("--bare", o.is_bare,
                   "no guard rounds and no second series of the first way: so many rounds alone");
+  }
   sub->add_flag("--quiet", o.quiet, "no progress");
 }
 

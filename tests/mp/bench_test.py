@@ -503,7 +503,8 @@ def steps(suite):
     outcome, record = suite.run("exposed", "--points", "1024:4:3:0,4096:8:2:1", "--ways", "partitioned", "--bare")
     assert outcome.status == 0, outcome.output
     assert [(point["bytes"], point["send_partitions"], point["rounds"]) for point in record["points"]] == [(1024, 4, 3), (4096, 8, 2)], record["points"]
-    refused(suite, ["exposed", "--points", "1024:3:3:0"], "--points 1024:3:3:0: expected BYTES:PARTITIONS:ITERATIONS:WARMUP")
+    for point in ("1024:3:3:0", "1024:4:3", "1024:4:3:0x", "1024:4294967300:3:0"):
+        refused(suite, ["exposed", "--points", point], f"--points {point}: expected BYTES:PARTITIONS:ITERATIONS:WARMUP")
     refused(suite, ["exposed", "--bound"], "--bound: of --threads 2")
     refused(suite, ["copy-steps", "--sizes", "1K", "--ways", "pigeon"], "--ways pigeon: expected some of")
     refused(suite, ["pigeon"], "no benchmark is called pigeon; there are: overhead")
