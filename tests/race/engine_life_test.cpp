@@ -119,32 +119,46 @@ std::uint64_t resident_bytes() {
   return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// The kernel closes the sockets of a process one by one: while it ends, its listener still takes
-// connections.
-TEST_P(EngineLife, AReceiveMatchesASendOfAnEndedProcessThoughItsSocketTakesConnections) {
-  if (GetParam().is_network) GTEST_SKIP() << "over a network nothing is complete before the match";
-  constexpr std::uint64_t kBytes = 64;
+/// A receiver, and a sender that ends while its listener still takes connections: the kernel closes
+/// the sockets of a process one by one.
+struct EndingSender {
   const Config config = config_of(kSlots);
   const control::Address gone = fresh_address(), here = fresh_address();
-  auto receiver = make_engine(here, config);
-  auto listener = control::Listener::bind(gone);
-  ASSERT_TRUE(listener.has_value());
-  const UniqueFd ending(::dup(listener->fd.get()));
-  std::vector<control::Listener> own;
-  own.push_back(std::move(listener).value());
-  auto sender = Engine::create(std::move(own), config, nullptr, nullptr);
-  ASSERT_TRUE(sender.has_value());
-  std::vector<std::byte> from(kBytes), to(kBytes), other(kBytes);
+  std::unique_ptr<Engine> receiver = make_engine(here, config);
+  UniqueFd ending;
+  std::unique_ptr<Engine> sender;
+  std::vector<std::byte> other = std::vector<std::byte>(64);
+
+  EndingSender() {
+    std::vector<control::Listener> own;
+    own.push_back(control::Listener::bind(gone).value());
+    ending.reset(::dup(own.front().fd.get()));
+    sender = Engine::create(std::move(own), config, nullptr, nullptr).value();
+  }
+  /// A send with a complete round, which no receive matches yet.
+  void send(std::byte* from, int tag) {
+    SendRequest* const send = made(sender->send_init(args_of(here, from, 4, 16, tag)));
+    ASSERT_TRUE(send->start().ok());
+    ASSERT_TRUE(send->pready(0, 4).ok());
+    ASSERT_EQ(complete(*send), Completion::complete);
+  }
+  /// The sender ends, and the receiver has noticed it. @param tag  of no send
+  void end(int tag) {
+    RecvRequest* const witness = made(receiver->recv_init(args_of(gone, other.data(), 4, 16, tag)));
+    ASSERT_TRUE(witness->start().ok());
+    sender.reset();
+    EXPECT_EQ(complete(*witness), Completion::failed);
+  }
+};
+
+TEST_P(EngineLife, AReceiveMatchesASendOfAnEndedProcessThoughItsSocketTakesConnections) {
+  if (GetParam().is_network) GTEST_SKIP() << "over a network nothing is complete before the match";
+  EndingSender pair;
+  std::vector<std::byte> from(64), to(64);
   fill(from, 1);
-  SendRequest* send = made((*sender)->send_init(args_of(here, from.data(), 4, kBytes / 4, 5)));
-  ASSERT_TRUE(send->start().ok());
-  ASSERT_TRUE(send->pready(0, 4).ok());
-  ASSERT_EQ(complete(*send), Completion::complete);
-  RecvRequest* witness = made(receiver->recv_init(args_of(gone, other.data(), 4, kBytes / 4, 6)));
-  ASSERT_TRUE(witness->start().ok());
-  (*sender).reset();
-  EXPECT_EQ(complete(*witness), Completion::failed);  // its end has been noticed
-  RecvRequest* recv = made(receiver->recv_init(args_of(gone, to.data(), 4, kBytes / 4, 5)));
+  pair.send(from.data(), 5);
+  pair.end(6);
+  RecvRequest* recv = made(pair.receiver->recv_init(args_of(pair.gone, to.data(), 4, 16, 5)));
   ASSERT_TRUE(recv->start().ok());
   EXPECT_EQ(complete(*recv), Completion::complete);
   EXPECT_TRUE(holds(to, 1));
@@ -154,48 +168,29 @@ TEST_P(EngineLife, AReceiveMatchesASendOfAnEndedProcessThoughItsSocketTakesConne
 TEST_P(EngineLife, TheLastInitOfAnEndedProcessGoesToOneOfTwoReceives) {
   if (GetParam().is_network) GTEST_SKIP() << "over a network nothing is complete before the match";
   constexpr std::size_t kTags = kSanitized ? 100 : 400;
-  const Config config = config_of(kSlots);
-  const control::Address gone = fresh_address(), here = fresh_address();
-  auto receiver = make_engine(here, config);
-  auto listener = control::Listener::bind(gone);
-  ASSERT_TRUE(listener.has_value());
-  const UniqueFd ending(::dup(listener->fd.get()));
-  std::vector<control::Listener> own;
-  own.push_back(std::move(listener).value());
-  auto sender = Engine::create(std::move(own), config, nullptr, nullptr);
-  ASSERT_TRUE(sender.has_value());
-  std::vector<std::byte> from(64), to[2] = {from, from}, other(64);
-  for (std::size_t tag = 0; tag < kTags; ++tag) {
-    SendRequest* send =
-        made((*sender)->send_init(args_of(here, from.data(), 4, 16, static_cast<int>(tag))));
-    ASSERT_TRUE(send->start().ok());
-    ASSERT_TRUE(send->pready(0, 4).ok());
-    ASSERT_EQ(complete(*send), Completion::complete);
-  }
-  RecvRequest* witness =
-      made(receiver->recv_init(args_of(gone, other.data(), 4, 16, static_cast<int>(kTags))));
-  ASSERT_TRUE(witness->start().ok());
-  (*sender).reset();
-  EXPECT_EQ(complete(*witness), Completion::failed);  // its end has been noticed
+  EndingSender pair;
+  std::vector<std::byte> from(64), to[2] = {from, from};
+  for (std::size_t tag = 0; tag < kTags; ++tag) pair.send(from.data(), static_cast<int>(tag));
+  pair.end(static_cast<int>(kTags));
   std::atomic<int> arrived[kTags]{};
   std::vector<RecvRequest*> receives[2];
   together(2, [&](int thread) {
     for (std::size_t tag = 0; tag < kTags; ++tag) {
       arrived[tag].fetch_add(1, std::memory_order_acq_rel);  // pairs with the other thread's load
       while (arrived[tag].load(std::memory_order_acquire) != 2) std::this_thread::yield();
-      receives[thread].push_back(made(
-          receiver->recv_init(args_of(gone, to[thread].data(), 4, 16, static_cast<int>(tag)))));
+      receives[thread].push_back(made(pair.receiver->recv_init(
+          args_of(pair.gone, to[thread].data(), 4, 16, static_cast<int>(tag)))));
     }
   });
   for (std::size_t tag = 0; tag < kTags; ++tag) {
-    RecvRequest* const pair[2] = {receives[0].at(tag), receives[1].at(tag)};
-    ASSERT_TRUE(pair[0] != nullptr && pair[1] != nullptr) << tag;
-    ASSERT_TRUE(pair[0]->start().ok() && pair[1]->start().ok());
-    while (pair[0]->poll() == Completion::pending && pair[1]->poll() == Completion::pending)
+    RecvRequest* const both[2] = {receives[0].at(tag), receives[1].at(tag)};
+    ASSERT_TRUE(both[0] != nullptr && both[1] != nullptr) << tag;
+    ASSERT_TRUE(both[0]->start().ok() && both[1]->start().ok());
+    while (both[0]->poll() == Completion::pending && both[1]->poll() == Completion::pending)
       ::sched_yield();
-    const bool is_first = pair[0]->poll() != Completion::pending;
-    EXPECT_EQ(pair[is_first ? 0 : 1]->poll(), Completion::complete) << tag;
-    EXPECT_EQ(pair[is_first ? 1 : 0]->poll(), Completion::pending) << tag;
+    const bool is_first = both[0]->poll() != Completion::pending;
+    EXPECT_EQ(both[is_first ? 0 : 1]->poll(), Completion::complete) << tag;
+    EXPECT_EQ(both[is_first ? 1 : 0]->poll(), Completion::pending) << tag;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,6 +69,13 @@ inline void leave_grandchild(const Process::Tell& tell) {
     for (;;) ::pause();
   }
   tell(static_cast<std::uint64_t>(grandchild));
+}
+
+/// False also of a process that has ended and that its parent has not waited for.
+inline bool runs(pid_t process) {
+  const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  pollfd look{end.get(), POLLIN, 0};
+  return end && ::poll(&look, 1, 0) == 0;
 }
 
 }  // namespace larklane::control

@@ -447,7 +447,7 @@ TEST_F(RemoteTest, AForkedChildThatKeepsTheSocketsHidesNoDeath) {
   EXPECT_EQ(in_.down().size(), 0U);
   child.kill();
   expect_all_then_down_once(in_, sent);
-  EXPECT_EQ(::kill(grandchild, 0), 0);
+  EXPECT_TRUE(runs(grandchild));
   ::kill(grandchild, SIGKILL);
 }
 

@@ -92,20 +92,21 @@ static void witness(void) {
   EXPECT_DATA(in == my_peer, "the messages after the errors: %d", in);
 }
 
-CASE(ER1_arguments_of_sends, .ranks = 2) {
+/// Calls of one kind with one wrong argument each.
+static void refuse_wrong_arguments(const Kind* k) {
   int value[4] = {0};
-  for (int i = 0; i < kSendsCount; ++i) {
-    const Kind* k = &kSends[i];
-    refused(k, k->call(value, 1, MPI_INT, 77, kTag, comm), "a rank too large", MPI_ERR_RANK, 0);
-    refused(k, k->call(value, 1, MPI_INT, -77, kTag, comm), "a negative rank", MPI_ERR_RANK, 0);
-    refused(k, k->call(value, 1, MPI_INT, my_peer, -5, comm), "a negative tag", MPI_ERR_TAG, 0);
-    refused(k, k->call(value, -1, MPI_INT, my_peer, kTag, comm), "a negative count", MPI_ERR_COUNT,
-            0);
-    refused(k, k->call(value, 1, MPI_DATATYPE_NULL, my_peer, kTag, comm), "no type", MPI_ERR_TYPE,
-            0);
-    refused(k, k->call(null_pointer, 1, MPI_INT, my_peer, kTag, comm), "no buffer", MPI_ERR_BUFFER,
-            MPI_ERR_ARG);
-  }
+  refused(k, k->call(value, 1, MPI_INT, 77, kTag, comm), "a rank too large", MPI_ERR_RANK, 0);
+  refused(k, k->call(value, 1, MPI_INT, -77, kTag, comm), "a negative rank", MPI_ERR_RANK, 0);
+  refused(k, k->call(value, 1, MPI_INT, my_peer, -5, comm), "a negative tag", MPI_ERR_TAG, 0);
+  refused(k, k->call(value, -1, MPI_INT, my_peer, kTag, comm), "a negative count", MPI_ERR_COUNT,
+          0);
+  refused(k, k->call(value, 1, MPI_DATATYPE_NULL, my_peer, kTag, comm), "no type", MPI_ERR_TYPE, 0);
+  refused(k, k->call(null_pointer, 1, MPI_INT, my_peer, kTag, comm), "no buffer", MPI_ERR_BUFFER,
+          MPI_ERR_ARG);
+}
+
+CASE(ER1_arguments_of_sends, .ranks = 2) {
+  for (int i = 0; i < kSendsCount; ++i) refuse_wrong_arguments(&kSends[i]);
   witness();
 }
 
@@ -122,19 +123,7 @@ CASE(ER1_wildcards_in_sends, .ranks = 2) {
 }
 
 CASE(ER1_arguments_of_receives, .ranks = 2) {
-  int value[4] = {0};
-  for (int i = 0; i < kReceivesCount; ++i) {
-    const Kind* k = &kReceives[i];
-    refused(k, k->call(value, 1, MPI_INT, 77, kTag, comm), "a rank too large", MPI_ERR_RANK, 0);
-    refused(k, k->call(value, 1, MPI_INT, -77, kTag, comm), "a negative rank", MPI_ERR_RANK, 0);
-    refused(k, k->call(value, 1, MPI_INT, my_peer, -5, comm), "a negative tag", MPI_ERR_TAG, 0);
-    refused(k, k->call(value, -1, MPI_INT, my_peer, kTag, comm), "a negative count", MPI_ERR_COUNT,
-            0);
-    refused(k, k->call(value, 1, MPI_DATATYPE_NULL, my_peer, kTag, comm), "no type", MPI_ERR_TYPE,
-            0);
-    refused(k, k->call(null_pointer, 1, MPI_INT, my_peer, kTag, comm), "no buffer", MPI_ERR_BUFFER,
-            MPI_ERR_ARG);
-  }
+  for (int i = 0; i < kReceivesCount; ++i) refuse_wrong_arguments(&kReceives[i]);
   witness();
 }
 
