@@ -26,7 +26,7 @@ PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
 class FakePmi:
-    """A launcher that speaks PMI-1 with processes of ours. `answer(line)` may change its reply: text, or None for nothing; it may close."""
+    """A launcher that speaks PMI-1 with processes of ours. `answer(words, said)` may change its reply: text, None for nothing, CLOSE, or several of them."""
 
     def __init__(self, size, answer=None, **environment):
         self.size, self.answer, self.environment = size, answer, environment
@@ -87,13 +87,14 @@ class FakePmi:
             said = "cmd=barrier_out"
         said = self.answer(words, said) if self.answer else said
         for of in self.at_barrier if words["cmd"] == "barrier_in" else (one,):
-            try:
-                if said is FakePmi.CLOSE:
-                    of.shutdown(socket.SHUT_RDWR)
-                elif said is not None:
-                    of.sendall(said.encode() if said.endswith("...") else said.encode() + b"\n")
-            except OSError:
-                pass
+            for reply in said if isinstance(said, tuple) else (said,):
+                try:
+                    if reply is FakePmi.CLOSE:
+                        of.shutdown(socket.SHUT_RDWR)
+                    elif reply is not None:
+                        of.sendall(reply.encode() if reply.endswith("...") else reply.encode() + b"\n")
+                except OSError:
+                    pass
         if words["cmd"] == "barrier_in":
             self.at_barrier.clear()
 
@@ -144,6 +145,9 @@ def bad_pmi(bench):
     def of(command, answer):
         return lambda words, said: answer if words["cmd"] == command else said
 
+    for command in ("init", "get_my_kvsname", "put"):  # the next command finds the socket closed
+        outcomes = FakePmi(2, lambda words, said, command=command: (said, FakePmi.CLOSE) if words["cmd"] == command else said).run(bench.native, env=late)
+        expect(all(status == 3 and "has closed the connection" in output for output, status in outcomes), f"closed after the answer to {command}", str(outcomes))
     for command in ("init", "get_my_kvsname", "put", "barrier_in", "get"):
         for answer, part in (("220 some mail server ready", "does not speak PMI-1"), ("\x1b]0;title\x07" * 9, re.escape("\\x1b]0;title\\x07")), (None, "has not answered in time|not all processes came"),
                              ("cmd=...", "has not ended its answer in time|not all processes came"), ("x" * 100_000 + "...", "lines without end|in time|not all processes came"),
