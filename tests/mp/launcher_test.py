@@ -157,6 +157,8 @@ def bad_pmi(bench):
                 expect(status == 3, f"{command} answered by {answer!r:.40}: status {status}", output)
                 expect("PMI_FD" in output and re.search(part, output), f"{command} answered by {answer!r:.40}: no '{part}'", output)
                 expect("not all processes" in output or "LARKLANE_SIZE=1" in output, f"{command} answered by {answer!r:.40}: no remedy", output)
+            if "lines without end" in part:
+                expect(any("lines without end" in output for output, _ in outcomes), f"{command}: a line without end was kept", str(outcomes))
     for answer, part in (("cmd=get_result rc=0 value=zz", "has changed the card"), ("cmd=get_result rc=0 value=" + "61" * 400 + "+", "has changed the card")):
         outcomes = FakePmi(2, of("get", answer)).run(bench.native, env=late)
         expect(all(part in output for output, _ in outcomes), f"no '{part}'", str(outcomes))
