@@ -5,6 +5,12 @@
 #include "larklane/message.hpp"
 
 namespace larklane::bench {
+namespace {
+
+/// Such memory the library allocates, as MPI_Win_allocate() does.
+bool is_put(const Shape& shape) { return shape.options->operation.starts_with("put"); }
+
+}  // namespace
 
 NativeEnd::NativeEnd(NativeWorld& world, const std::string& way, const Shape& shape,
                      const Memory& memory, std::uint32_t thread, Vci& vci)
@@ -123,9 +129,11 @@ NativeWay::NativeWay(NativeWorld& world, const std::string& name, const Shape& s
       shape_(shape),
       out_(must(world.context().register_region(shape.out.data(), shape.out.size()),
                 "register_region")),
-      in_(must(world.context().register_region(shape.in.data(), shape.in.size()),
-               "register_region")),
+      in_(must(is_put(shape) ? world.context().allocate_region(shape.in.size())
+                             : world.context().register_region(shape.in.data(), shape.in.size()),
+               "a region")),
       memory_{&out_, &in_, {}} {
+  shape_.in = {static_cast<std::byte*>(in_.start()), shape.in.size()};
   const RemoteRegion mine = in_.remote();
   world.swap(shape_.peer, &mine, sizeof mine, &memory_.theirs);
   for (std::uint32_t lane = 0; lane < shape_.lanes(name); ++lane)

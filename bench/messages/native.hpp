@@ -75,7 +75,7 @@ class NativeWay {
  private:
   NativeWorld& world_;
   const std::string name_;
-  const Shape shape_;
+  Shape shape_;  // puts: `in` is the region's
   std::vector<Vci*> lanes_;
   Region out_, in_;
   Memory memory_;

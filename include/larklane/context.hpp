@@ -52,6 +52,9 @@ class LARKLANE_API Region {
 
   /// The name of the region for peers.
   RemoteRegion remote() const noexcept;
+  /// Its first byte. Of no bytes: any address.
+  void* start() const noexcept;
+  std::uint64_t bytes() const noexcept;
   explicit Region(msg::LocalRegion& inside) noexcept : inside_(&inside) {}  ///< the library's
   msg::LocalRegion* inside() const noexcept { return inside_; }             ///< the library's
 
@@ -168,6 +171,14 @@ class LARKLANE_API Context {
   /// @errors  kNoMemory (locked memory), kSystem
   /// @owns    the memory stays in place until the region is destroyed
   Result<Region> register_region(void* start, std::uint64_t bytes);
+  /// Allocate memory and register it: zeroed, aligned to 64 bytes at least, freed with the region.
+  /// Processes of this host map it over provider `shm`: there a put or get that needs neither a
+  /// signal nor a completion is a store or load, and `done`. 8 bytes at a multiple of 8 travel as a
+  /// whole, with release and acquire. A forked child shares the memory with its parent.
+  ///
+  /// @param bytes  0 is legal
+  /// @errors  kNoMemory, kSystem
+  Result<Region> allocate_region(std::uint64_t bytes);
 
   msg::Engine& inside() noexcept;  ///< the library's
 

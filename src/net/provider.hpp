@@ -68,6 +68,24 @@ struct Operation {
   std::byte* provider_space[8] = {};
 };
 
+/// Memory of a peer that this process has mapped, so that loads and stores reach it. It stays
+/// mapped as long as its link exists, also after the peer has withdrawn it or has ended: a late
+/// store is harmless to the library. Thread safety: immutable; `registered` points into shared
+/// memory.
+struct Mapping {
+  /// Keys of allocate_mapped() have this bit. Other keys of a provider with such memory have not;
+  /// those of other providers are any.
+  static constexpr std::uint64_t kKeyBit = std::uint64_t{1} << 63;
+
+  std::byte* start = nullptr;  ///< null: peers can't map this memory
+  std::uint64_t address = 0;   ///< of `start`, in RemoteMemory
+  std::uint64_t bytes = 0;
+  /// Equals `generation` as long as the peer has the memory registered. acquire: pairs with the
+  /// peer's withdrawal.
+  const std::atomic<std::uint64_t>* registered = nullptr;
+  std::uint64_t generation = 0;
+};
+
 /// A post that could be made, is complete already, or has to be made again after a poll.
 enum class Post : std::uint8_t {
   done,    ///< complete: Operation::complete is not called
@@ -143,6 +161,8 @@ struct Limits {
   /// can use it: an operation on it fails with kTransfer, and only its owner can copy it.
   /// Addresses of registered memory are those of its process.
   bool has_unreadable_memory = false;
+  /// Fabric::allocate_mapped() and Link::map() are there.
+  bool has_mapped_memory = false;
 };
 
 /// Of a link: the other side's carry one channel each and ours many, or the reverse.
@@ -199,6 +219,9 @@ class Link {
     return Status(Errc::kInvalidArgument);
   }
   virtual Result<Post> read(const Transfer& transfer, Operation& operation) = 0;
+  /// The peer's memory behind a key, where Limits::has_mapped_memory says so.
+  /// @errors kTransfer: the peer has no such memory; others: it can't be mapped now
+  virtual Result<Mapping> map(std::uint64_t /*key*/) { return Errc::kInvalidArgument; }
   /// Completes when the peer's host has answered, which takes none of its processes; touches no
   /// memory. Where Limits::unanswered_ns is 0 it says nothing.
   virtual Result<Post> probe(Operation&) { return Post::done; }
@@ -281,6 +304,12 @@ class Fabric {
   /// Zeroed, aligned to 64 bytes. Unless the provider has better memory: from the heap.
   /// @errors kNoMemory, and those of register_memory
   virtual Result<std::unique_ptr<AllocatedMemory>> allocate_memory(std::uint64_t bytes);
+  /// Zeroed memory for the program, which peers map (Link::map()), where Limits::has_mapped_memory
+  /// says so. It may be the local side of a transfer. Once destroyed it is used again for this
+  /// purpose only: a peer's late store reaches no memory of the library. @errors kNoMemory
+  virtual Result<std::unique_ptr<AllocatedMemory>> allocate_mapped(std::uint64_t /*bytes*/) {
+    return Errc::kInvalidArgument;
+  }
   /// @param receiver  outlives the endpoint
   virtual Result<std::unique_ptr<Endpoint>> open_endpoint(Receiver& receiver) = 0;
   /// An error of an operation, for people; empty: its code says all.

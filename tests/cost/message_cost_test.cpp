@@ -64,6 +64,7 @@ class Talk {
     options_.completion = &told_;
     here_ = told_.register_remote().value();
     region_.emplace(there_.add_region(memory_, sizeof memory_));
+    mapped_.emplace(*there_.engine->allocate_region(4096).value());
     if (use == Use::shared)
       std::thread([this] {
         if (!all_calls(kWarmup + kRepeats)) ADD_FAILURE() << "another thread's calls";
@@ -94,7 +95,7 @@ class Talk {
     (void)counted(kNothing, [] { return true; });
     return lookup() && awaited() && unexpected() && of_512_bytes() && signalled() &&
            active_message() && buffers() && packet() && put() && signal() && fetch_add() &&
-           compare_swap() && accumulate() && get();
+           compare_swap() && accumulate() && get() && mapped();
   }
 
   template <class Call>
@@ -264,6 +265,28 @@ class Talk {
     settle();
     return told && received_ == sent_;
   }
+  /// Of a region that the peer has allocated: no record, no lock, no operation.
+  bool mapped() {
+    const RemoteRegion remote = mapped_->remote();
+    auto* const words = static_cast<std::uint64_t*>(mapped_->start());
+    std::uint64_t got = 0;
+    return posts("put of 8 B to a mapped region: post", Post::done,
+                 [&] { return post_put(*here_side_.vci, remote, 8, &sent_, 8, options_here_); }) &&
+           words[1] == sent_ &&
+           posts("get of 8 B from a mapped region: post", Post::done,
+                 [&] { return post_get(*here_side_.vci, remote, 8, &got, 8, options_here_); }) &&
+           got == sent_ &&
+           posts("send after a put to a mapped region: post", Post::done,
+                 [&] { return post_send(*here_side_.vci, 1, 7, &sent_, sizeof sent_); }) &&
+           mapped_is_over();
+  }
+  bool mapped_is_over() {
+    Completion done;
+    for (int turn = 0; turn < 10; ++turn) (void)there_.vci->progress();
+    auto answer = post_recv(*there_.vci, 0, 7, &received_, sizeof received_, options_, &done);
+    settle();
+    return answer && *answer == Post::done && received_ == sent_;
+  }
   /// An atomic that its owner carries out on arrival.
   template <class Call>
   bool atomic(const std::string& name, Call&& call) {
@@ -312,7 +335,7 @@ class Talk {
   PostOptions options_, options_here_{.completion = &told_here_};
   RemoteCompletion here_ = 0;
   alignas(64) std::uint64_t memory_[8]{};
-  std::optional<Region> region_;
+  std::optional<Region> region_, mapped_;
   bool counts_ = false;
   std::uint64_t sent_ = 0, received_ = 0;
   std::byte long_[512]{}, long_received_[512]{};
@@ -376,6 +399,9 @@ const Most kMost[] = {
     {"accumulate: answer", 780, 8, 0},
     {"get: post", 850, 5, 0},
     {"send after a get: post", 600, 5, 1},
+    {"put of 8 B to a mapped region: post", 180, 0, 1},
+    {"get of 8 B from a mapped region: post", 180, 0, 0},
+    {"send after a put to a mapped region: post", 400, 3, 1},
 };
 
 /// Of a process of one thread: pools and matching need no lock.

@@ -145,7 +145,8 @@ def killed(bench):
 
 def gone_region(bench):
     """Puts and gets of memory that is registered no longer: an error each, and over shm nothing else."""
-    bench.launched(2, "gone_region", "alone" if bench.name == "shm" else "any")
+    for memory in ((), ("allocated",)):
+        bench.launched(2, "gone_region", "alone" if bench.name == "shm" else "any", *memory)
 
 
 def forks(bench):

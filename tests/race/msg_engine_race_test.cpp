@@ -165,6 +165,86 @@ TEST(EngineRace, AMessageAndItsReceiveMeetOnTheWay) {
   network.join();
 }
 
+Job::Options over_shm(Job::Options options) {
+  options.decorate = [](std::unique_ptr<net::Fabric>, int) {
+    std::string reason;
+    return std::move(shm::open_network({}, &reason).value());
+  };
+  return options;
+}
+
+/// Puts and gets of two threads over one lane to more regions than its table holds, while their
+/// owner makes and frees others: each word lands in its own region, and a freed region's name is
+/// refused.
+TEST(EngineRace, ThreadsPutToMappedRegionsWhileOthersComeAndGo) {
+  constexpr std::uint64_t kRegions = 6, kThreads = 2, kRounds = 300;
+  Job job(over_shm(roomy()));
+  job.connect_all();
+  const auto allocate = [&](std::uint64_t bytes) {
+    return Region(*job.at(1).engine->allocate_region(bytes).value());
+  };
+  std::vector<Region> regions;
+  for (std::uint64_t i = 0; i < kRegions; ++i) regions.push_back(allocate(kThreads * 8));
+  RemoteRegion passing;                           // written before `made`
+  std::atomic<std::uint64_t> made{0}, used[2]{};  // rounds: twice each, for a live one and a gone
+  std::vector<std::thread> threads;
+  for (std::uint64_t thread = 0; thread < kThreads; ++thread)
+    threads.emplace_back([&, thread] {
+      auto told = std::move(CompletionQueue::create(job.at(0).domain).value());
+      PostOptions posting;
+      posting.completion = &told;
+      /// The end of a post: of one that another thread's work on the lane has kept from a store,
+      /// too.
+      const auto end_of = [&](Result<Post> answer) {
+        if (!answer || *answer == Post::done) return answer.error();
+        while (true) {
+          if (auto completion = told.pop()) return completion->status;
+          (void)job.at(0).vci->progress();
+        }
+      };
+      for (std::uint64_t round = 1; round <= 2 * kRounds; ++round) {
+        for (std::uint64_t i = 0; i < kRegions; ++i) {
+          const std::uint64_t word = round << 32 | i << 8 | thread;
+          std::uint64_t got = 0;
+          EXPECT_TRUE(
+              end_of(post_put(*job.at(0).vci, regions[i].remote(), thread * 8, &word, 8, posting))
+                  .ok());
+          EXPECT_TRUE(
+              end_of(post_get(*job.at(0).vci, regions[i].remote(), thread * 8, &got, 8, posting))
+                  .ok());
+          EXPECT_EQ(got, word);
+        }
+        // acquire, here and below: pairs with the other side's release
+        while (made.load(std::memory_order_acquire) < round) std::this_thread::yield();
+        const bool is_gone = round % 2 == 0;
+        const Status status =
+            end_of(post_put(*job.at(0).vci, passing, thread * 8, &round, 8, posting));
+        EXPECT_EQ(status.ok(), !is_gone);
+        used[thread].store(round, std::memory_order_release);
+      }
+    });
+  for (std::uint64_t round = 1; round <= 2 * kRounds; round += 2) {
+    const auto share = [&](std::uint64_t number) {
+      made.store(number, std::memory_order_release);
+      for (auto& each : used)
+        while (each.load(std::memory_order_acquire) < number) std::this_thread::yield();
+    };
+    {
+      Region region = allocate(kThreads * 8);
+      passing = region.remote();
+      share(round);
+      const auto* const words = static_cast<const std::uint64_t*>(region.start());
+      EXPECT_TRUE(words[0] == round && words[1] == round);
+    }
+    share(round + 1);
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::uint64_t i = 0; i < kRegions; ++i)
+    for (std::uint64_t thread = 0; thread < kThreads; ++thread)
+      EXPECT_EQ(static_cast<const std::uint64_t*>(regions[i].start())[thread],
+                2 * kRounds << 32 | i << 8 | thread);
+}
+
 /// Over two lanes to the same doubles, across a page's end: none is lost. Over shared memory, where
 /// lanes don't meet. Sums that are not kept apart are seldom wrong: ThreadSanitizer sees it.
 TEST(EngineRace, LanesAddToTheSameDoubles) {

@@ -159,6 +159,39 @@ TEST(ShmProcesses, AKilledPeerIsNoticedByPolls) {
   EXPECT_EQ(half.end.failures, std::vector<Status>{Status(Errc::kPeerDown, ESRCH)});
 }
 
+// Its memory stays mapped here, and can be stored to and loaded from. What it had not mapped is
+// found no more once its end is known.
+TEST(ShmProcesses, MappedMemoryOutlivesItsProcess) {
+  constexpr std::uint64_t kBytes = 3u << 20, kWord = 0x1122'3344'5566'7788;
+  Child child([](int socket) {
+    Half half(open_shm());
+    EXPECT_TRUE(half.connect(socket).ok());
+    auto memory = std::move(half.fabric->allocate_mapped(kBytes).value());
+    *reinterpret_cast<std::uint64_t*>(memory->start()) = kWord;
+    const net::RemoteMemory remote = memory->remote();
+    EXPECT_EQ(::send(socket, &remote, sizeof remote, 0), ssize_t{sizeof remote});
+    Child::meet_on(socket);
+    ::pause();
+  });
+  Half half(open_shm());
+  ASSERT_TRUE(half.connect(child.socket.get()).ok());
+  net::RemoteMemory remote{};
+  ASSERT_EQ(::recv(child.socket.get(), &remote, sizeof remote, 0), ssize_t{sizeof remote});
+  child.meet();
+  auto mapping = half.end.link->net_link().map(remote.key);
+  ASSERT_TRUE(mapping);
+  ASSERT_EQ(mapping->bytes, kBytes);
+  ASSERT_EQ(mapping->address, remote.address);
+  ::kill(child.process, SIGKILL);
+  EXPECT_EQ(child.end(), 128 + SIGKILL);
+  auto* const words = reinterpret_cast<std::uint64_t*>(mapping->start);
+  EXPECT_EQ(words[0], kWord);
+  for (std::uint64_t i = 1; i < kBytes / 8; ++i) words[i] = i;
+  EXPECT_EQ(words[kBytes / 8 - 1], kBytes / 8 - 1);
+  for (int polls = 0; polls < 5'000; ++polls) (void)half.side.vci->progress();
+  EXPECT_EQ(half.end.link->net_link().map(remote.key).error().code(), Errc::kPeerDown);
+}
+
 // Its offer outlives it: no other process is taken for it.
 TEST(ShmProcesses, AnOfferOfTheDeadIsRefused) {
   Child child([](int socket) {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -257,6 +258,26 @@ TEST(ShmPeer, MemoryThatIsGivenBackIsUsedForOthersOfAboutItsSize) {
     EXPECT_EQ(again.start, first.start) << bytes;
     catalogue->release(again);
   }
+}
+
+// A late put of a program hits no ring.
+TEST(ShmPeer, NoSegmentHoldsMemoryOfTheLibraryAndOfPrograms) {
+  using Use = Catalogue::Use;
+  const auto catalogue = std::move(Catalogue::create().value());
+  std::set<std::uint32_t> segments[2];
+  loop::Random random(4);
+  for (int turn = 0; turn < 400; ++turn) {
+    const bool is_programs = random.one_in(2);
+    auto piece =
+        catalogue->allocate(1 + random.below(200'000), is_programs ? Use::program : Use::library);
+    ASSERT_TRUE(piece);
+    segments[is_programs].insert(piece->place.segment);
+    if (random.one_in(2)) catalogue->release(*piece);
+  }
+  for (const std::uint32_t segment : segments[0]) EXPECT_FALSE(segments[1].contains(segment));
+  const std::uint64_t key = catalogue->add(&catalogue, 8, {}, Use::program).value();
+  EXPECT_NE(key & net::Mapping::kKeyBit, 0u);
+  EXPECT_EQ(catalogue->add(&catalogue, 8).value() & net::Mapping::kKeyBit, 0u);
 }
 
 TEST(ShmPeer, RowsThatMakeNoSenseLeadNowhere) {

@@ -226,4 +226,10 @@ Result<Region> Context::register_region(void* start, std::uint64_t bytes) {
   return Region(**region);
 }
 
+Result<Region> Context::allocate_region(std::uint64_t bytes) {
+  auto region = inside_->engine->allocate_region(bytes);
+  if (!region) return region.error();
+  return Region(**region);
+}
+
 }  // namespace larklane

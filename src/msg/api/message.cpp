@@ -137,6 +137,10 @@ RemoteRegion Region::remote() const noexcept {
   return {inside_->bytes, memory.address, memory.key, inside_->engine.rank(), inside_->number};
 }
 
+void* Region::start() const noexcept { return inside_->start; }
+
+std::uint64_t Region::bytes() const noexcept { return inside_->bytes; }
+
 [[gnu::flatten]] Result<Post> post_send(Vci& vci, int rank, std::uint32_t tag, const void* buffer,
                                         std::uint64_t bytes, const PostOptions& options,
                                         Match match, MatchSpace space) noexcept {

@@ -14,6 +14,7 @@
 #include "larklane/context.hpp"
 #include "larklane/message.hpp"
 #include "msg/packet/packet_link.hpp"
+#include "msg/protocol/mapped_regions.hpp"
 #include "msg/protocol/message_lane.hpp"
 #include "msg/protocol/operation.hpp"
 #include "msg/protocol/wire.hpp"
@@ -54,6 +55,7 @@ Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t
 class Connection final : public PacketListener {
  public:
   Connection(MessageLane& lane, int rank) noexcept : lane_(lane), rank_(rank) {}
+  ~Connection() override { delete mapped_.load(std::memory_order_relaxed); }  // no thread posts
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -155,6 +157,9 @@ class Connection final : public PacketListener {
   /// from before the attempt: memory that others have registered since will be freed, so a retry
   /// may succeed
   Result<Post> unprepared(Operation& operation, Status status, std::uint64_t before) noexcept;
+  std::byte* find_mapped(const RemoteRegion& region, std::uint64_t offset, std::uint64_t bytes,
+                         RemoteCompletion there, const PostOptions& options) noexcept;
+  std::byte* map_slow(net::RemoteMemory memory, std::uint64_t bytes) noexcept;
   Result<Post> transfer(vci::Work::Kind kind, const RemoteRegion& region, std::uint64_t offset,
                         UserBytes user, RemoteCompletion there, std::uint32_t tag,
                         const PostOptions& options) noexcept;
@@ -222,6 +227,7 @@ class Connection final : public PacketListener {
   MessageLane& lane_;
   const int rank_;
   std::atomic<PacketLink*> link_{nullptr};
+  std::atomic<MappedRegions*> mapped_{nullptr};  // made with the lane's lock held
   std::atomic<bool> is_refused_{false};
   Status refused_;  // written before is_refused_
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdint>
 #include <new>
 #include <utility>
 
@@ -12,6 +13,26 @@ namespace larklane::msg {
 namespace {
 
 constexpr std::uint32_t kRegionMask = Engine::kRegionsMax - 1;
+
+/// Memory that an allocated region owns. Thread safety: immutable.
+struct MappedByPeers final : net::Memory {
+  explicit MappedByPeers(std::unique_ptr<net::AllocatedMemory> memory_) noexcept
+      : memory(std::move(memory_)) {}
+  net::RemoteMemory remote() const noexcept override { return memory->remote(); }
+
+  const std::unique_ptr<net::AllocatedMemory> memory;
+};
+struct OfHeap final : net::Memory {
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  explicit OfHeap(std::uint64_t bytes) noexcept
+      : lines(new (std::nothrow) Line[bytes / sizeof(Line) + 1]()) {}
+  net::RemoteMemory remote() const noexcept override { return registered->remote(); }
+
+  const std::unique_ptr<Line[]> lines;
+  std::unique_ptr<net::Memory> registered;  // goes first
+};
 
 std::uint32_t page_count(int size, std::uint32_t page) noexcept {
   return (static_cast<std::uint32_t>(size) + page - 1) / page;
@@ -302,8 +323,33 @@ Result<LocalRegion*> Engine::add_region(void* start, std::uint64_t bytes) noexce
   if (!memory) return memory.error();
   // A region of no bytes may have any address but null, which find() returns for "none".
   auto* const first = start != nullptr ? static_cast<std::byte*>(start) : no_bytes_;
-  std::unique_ptr<LocalRegion> region(
-      new (std::nothrow) LocalRegion{*this, std::move(memory).value(), first, bytes, 0});
+  return add_region(std::move(memory).value(), first, bytes);
+}
+
+Result<LocalRegion*> Engine::allocate_region(std::uint64_t bytes) noexcept {
+  if (fabric_.limits().has_mapped_memory) {
+    auto allocated = fabric_.allocate_mapped(bytes);
+    if (!allocated) return allocated.error();
+    std::byte* const start = (*allocated)->start();
+    std::unique_ptr<net::Memory> memory(new (std::nothrow)
+                                            MappedByPeers(std::move(allocated).value()));
+    if (memory == nullptr) return Errc::kNoMemory;
+    return add_region(std::move(memory), start, bytes);
+  }
+  if (bytes > PTRDIFF_MAX / 2) return Errc::kNoMemory;  // a longer array is an exception
+  std::unique_ptr<OfHeap> heap(new (std::nothrow) OfHeap(bytes));
+  if (heap == nullptr || heap->lines == nullptr) return Errc::kNoMemory;
+  std::byte* const start = heap->lines[0].bytes;
+  auto registered = fabric_.register_memory(start, bytes);
+  if (!registered) return registered.error();
+  heap->registered = std::move(registered).value();
+  return add_region(std::move(heap), start, bytes);
+}
+
+Result<LocalRegion*> Engine::add_region(std::unique_ptr<net::Memory> memory, std::byte* start,
+                                        std::uint64_t bytes) noexcept {
+  std::unique_ptr<LocalRegion> region(new (std::nothrow)
+                                          LocalRegion{*this, std::move(memory), start, bytes, 0});
   if (region == nullptr) return Errc::kNoMemory;
   const std::scoped_lock lock(mutex_);
   for (std::uint32_t index = 0; index < kRegionsMax; ++index) {

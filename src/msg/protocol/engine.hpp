@@ -131,6 +131,8 @@ class Engine final : private vci::VciPool::Receivers {
   }
 
   Result<LocalRegion*> add_region(void* start, std::uint64_t bytes) noexcept;
+  /// A region of zeroed memory, which peers on this host map where the network has such memory.
+  Result<LocalRegion*> allocate_region(std::uint64_t bytes) noexcept;
   void remove_region(LocalRegion& region) noexcept;
   /// Null: no such region, or the bytes are outside of it. The caller holds a lane's lock while it
   /// uses them.
@@ -196,6 +198,8 @@ class Engine final : private vci::VciPool::Receivers {
   /// Calls visit(Connection&) for each.
   template <class Visit>
   void for_each_connection(Visit&& visit) const;
+  Result<LocalRegion*> add_region(std::unique_ptr<net::Memory> memory, std::byte* start,
+                                  std::uint64_t bytes) noexcept;
   Peer* make_peer_locked(int rank) noexcept;
   Connection* make_connection_slow(int rank, std::uint32_t number, bool is_wanted) noexcept;
   MatchingEngine* make_space_slow(MatchSpace space) noexcept;

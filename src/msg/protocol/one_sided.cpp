@@ -1,7 +1,10 @@
-// Put and get: writes and reads of the network. Networks keep no order, so the signal follows when
-// the transfer is complete. A short put with a signal travels as one record, which the peer copies.
+// Put and get: stores and loads where this process has mapped the peer's region, otherwise writes
+// and reads of the network. Networks keep no order, so the signal follows when the transfer is
+// complete. A short put with a signal travels as one record, which the peer copies.
 
 #include <cstring>
+#include <new>
+#include <optional>
 #include <utility>
 
 #include "msg/protocol/connection.hpp"
@@ -16,10 +19,59 @@ bool is_within(const RemoteRegion& region, std::uint64_t offset, std::uint64_t b
 
 }  // namespace
 
+/// Where a put or get without a signal, and without a completion, takes place. Null: the network
+/// carries it out.
+inline std::byte* Connection::find_mapped(const RemoteRegion& region, std::uint64_t offset,
+                                          std::uint64_t bytes, RemoteCompletion there,
+                                          const PostOptions& options) noexcept {
+  if ((region.key & net::Mapping::kKeyBit) == 0) return nullptr;
+  if (there != 0 || options.signals_always || options.queues) return nullptr;
+  const net::RemoteMemory memory{region.address + offset, region.key};
+  // acquire: pairs with map_slow()'s release.
+  const MappedRegions* const table = mapped_.load(std::memory_order_acquire);
+  MappedRegions::Found found{};
+  if (table != nullptr) [[likely]]
+    found = table->find(memory, bytes);
+  if (!found.is_known) [[unlikely]]
+    return map_slow(memory, bytes);
+  if (found.place == nullptr) [[unlikely]]
+    return nullptr;
+  // Relaxed would do: the link has made the mapping.
+  const PacketLink* const link = link_.load(std::memory_order_acquire);
+  return link->failure().ok() ? found.place : nullptr;
+}
+
+/// Enters the peer's region into the table, unless another thread holds the lane.
+[[gnu::noinline]] std::byte* Connection::map_slow(net::RemoteMemory memory,
+                                                  std::uint64_t bytes) noexcept {
+  PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
+  if (link == nullptr || !link->failure().ok() ||
+      !lane_.engine().fabric().limits().has_mapped_memory)
+    return nullptr;
+  std::byte* place = nullptr;
+  (void)lane_.vci().post_directly(link->net_link(), [&]() -> std::optional<vci::Work::Kind> {
+    auto mapping = link->net_link().map(memory.key);
+    if (!mapping || mapping->start == nullptr) return std::nullopt;
+    // relaxed: written with the lock held
+    MappedRegions* table = mapped_.load(std::memory_order_relaxed);
+    if (table == nullptr) table = new (std::nothrow) MappedRegions;
+    if (table == nullptr) return std::nullopt;
+    table->add(memory.key, *mapping);
+    mapped_.store(table, std::memory_order_release);  // pairs with find_mapped()
+    place = table->find(memory, bytes).place;
+    return std::nullopt;
+  });
+  return place;
+}
+
 Result<Post> Connection::put(const RemoteRegion& region, std::uint64_t offset, UserBytes from,
                              RemoteCompletion there, std::uint32_t tag,
                              const PostOptions& options) {
   if (!is_within(region, offset, from.bytes)) return Errc::kInvalidArgument;
+  if (std::byte* const to = find_mapped(region, offset, from.bytes, there, options)) {
+    mapped::store(to, from.start, from.bytes);
+    return Post::done;
+  }
   if (there == 0 || from.bytes > eager_bytes_max() ||
       sizeof(PutPlace) + from.bytes > lane_.engine().record_bytes_max())
     return transfer(vci::Work::Kind::write, region, offset, from, there, tag, options);
@@ -32,6 +84,10 @@ Result<Post> Connection::get(const RemoteRegion& region, std::uint64_t offset, U
                              RemoteCompletion there, std::uint32_t tag,
                              const PostOptions& options) {
   if (!is_within(region, offset, to.bytes)) return Errc::kInvalidArgument;
+  if (std::byte* const from = find_mapped(region, offset, to.bytes, there, options)) {
+    mapped::load(to.start, from, to.bytes);
+    return Post::done;
+  }
   return transfer(vci::Work::Kind::read, region, offset, to, there, tag, options);
 }
 

@@ -133,6 +133,7 @@ Fabric::Fabric(std::unique_ptr<net::Fabric> inner, Plan plan)
       score_(std::make_shared<Score>(std::move(plan))) {
   limits_.are_small_writes_done = false;  // they may be held
   limits_.has_wide_immediates = false;
+  limits_.has_mapped_memory = false;  // a load or store can't fail
 }
 Fabric::~Fabric() = default;
 

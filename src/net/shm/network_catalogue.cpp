@@ -9,6 +9,8 @@
 #include <new>
 #include <utility>
 
+#include "net/provider.hpp"
+
 namespace larklane::shm {
 namespace {
 
@@ -19,8 +21,10 @@ constexpr std::uint64_t kPieceBytesMax = std::uint64_t{1} << 46;
 constexpr std::uint64_t kSegmentBytesMin = std::uint64_t{2} << 20;
 /// After so many they are twice as large, so that there is no end.
 constexpr std::uint32_t kSegmentsOfASize = 32;
-/// Generations fit behind a row's number.
-constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << (64 - MemoryRow::kRowBits)) - 1;
+/// Generations fit behind a row's number,
+/// but for the bit of mapped memory.
+constexpr std::uint64_t kProgramBit = net::Mapping::kKeyBit >> MemoryRow::kRowBits;
+constexpr std::uint64_t kNumberMask = kProgramBit - 1;
 
 /// Four sizes between a power of two and the next: pieces are used again by others of about their
 /// size, and no more than a fifth of one is lost.
@@ -54,8 +58,8 @@ std::uint64_t Catalogue::next_number() noexcept {
   return ++last_number_ & kNumberMask;
 }
 
-Result<std::uint64_t> Catalogue::add(const void* start, std::uint64_t bytes, Place place) {
-  const std::uint64_t generation = next_number();
+Result<std::uint64_t> Catalogue::add(const void* start, std::uint64_t bytes, Place place, Use use) {
+  const std::uint64_t generation = next_number() | (use == Use::program ? kProgramBit : 0);
   std::uint32_t number = 0;
   {
     const std::scoped_lock lock(mutex_);
@@ -101,23 +105,24 @@ Status Catalogue::add_segment_locked(std::uint64_t bytes) {
   return {};
 }
 
-std::uint64_t Catalogue::room_locked() const noexcept {
-  return open_ == segments_.size() ? 0 : segments_[open_]->bytes() - open_offset_;
+std::uint64_t Catalogue::room_locked(const Pieces& pieces) const noexcept {
+  return pieces.open == Pieces::kNone ? 0 : segments_[pieces.open]->bytes() - pieces.offset;
 }
 
-Result<Catalogue::Piece> Catalogue::allocate(std::uint64_t bytes) {
+Result<Catalogue::Piece> Catalogue::allocate(std::uint64_t bytes, Use use) {
   if (bytes > kPieceBytesMax) return Errc::kNoMemory;
   const std::uint64_t size = piece_size(bytes);
   const std::scoped_lock lock(mutex_);
-  if (auto& free = free_pieces_[size]; !free.empty()) {
+  Pieces& pieces = pieces_locked(use);
+  if (auto& free = pieces.free[size]; !free.empty()) {
     const Piece piece = free.back();
     free.pop_back();
     std::memset(piece.start, 0, piece.bytes);
     return piece;
   }
-  std::size_t index = open_;
-  std::uint64_t offset = open_offset_;
-  const std::uint64_t room = room_locked();
+  std::size_t index = pieces.open;
+  std::uint64_t offset = pieces.offset;
+  const std::uint64_t room = room_locked(pieces);
   if (room < size) {
     LARKLANE_TRY(add_segment_locked(size));
     index = segments_.size() - 1;
@@ -125,17 +130,17 @@ Result<Catalogue::Piece> Catalogue::allocate(std::uint64_t bytes) {
   }
   const Segment& segment = *segments_[index];
   // The one with more room stays open: a long piece fills a segment of its own.
-  if (index == open_ || segment.bytes() - offset - size > room) {
-    open_ = index;
-    open_offset_ = offset + size;
+  if (index == pieces.open || segment.bytes() - offset - size > room) {
+    pieces.open = index;
+    pieces.offset = offset + size;
   }
-  return Piece{segment.base() + offset, size, {static_cast<std::uint32_t>(index + 1), offset}};
+  return Piece{segment.base() + offset, size, {static_cast<std::uint32_t>(index + 1), offset}, use};
 }
 
 void Catalogue::release(const Piece& piece) {
   if (!is_owners()) return;
   const std::scoped_lock lock(mutex_);
-  free_pieces_[piece.bytes].push_back(piece);
+  pieces_locked(piece.use).free[piece.bytes].push_back(piece);
 }
 
 }  // namespace larklane::shm

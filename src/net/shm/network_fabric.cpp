@@ -30,6 +30,7 @@ net::Limits own_limits() {
   limits.is_local_memory_registered = false;
   limits.unanswered_ns = 1'000'000;
   limits.has_unreadable_memory = true;
+  limits.has_mapped_memory = true;
   return limits;
 }
 
@@ -85,16 +86,10 @@ class NetworkFabric final : public net::Fabric {
         *domain_.catalogue, net::RemoteMemory{reinterpret_cast<std::uintptr_t>(start), *key}));
   }
   Result<std::unique_ptr<net::AllocatedMemory>> allocate_memory(std::uint64_t bytes) override {
-    Catalogue& catalogue = *domain_.catalogue;
-    auto piece = catalogue.allocate(bytes);
-    if (!piece) return piece.error();
-    auto key = catalogue.add(piece->start, bytes, piece->place);
-    if (!key) {
-      catalogue.release(*piece);
-      return key.error();
-    }
-    return std::unique_ptr<net::AllocatedMemory>(
-        std::make_unique<MappedMemory>(catalogue, *piece, *key));
+    return allocate(bytes, Catalogue::Use::library);
+  }
+  Result<std::unique_ptr<net::AllocatedMemory>> allocate_mapped(std::uint64_t bytes) override {
+    return allocate(bytes, Catalogue::Use::program);
   }
   Result<std::unique_ptr<net::Endpoint>> open_endpoint(net::Receiver& receiver) override {
     return NetworkEndpoint::open(domain_, receiver);
@@ -102,9 +97,25 @@ class NetworkFabric final : public net::Fabric {
   std::string explain(Status status) const override;
 
  private:
+  Result<std::unique_ptr<net::AllocatedMemory>> allocate(std::uint64_t bytes, Catalogue::Use use);
+
   NetworkDomain domain_;
   const net::Limits limits_;
 };
+
+Result<std::unique_ptr<net::AllocatedMemory>> NetworkFabric::allocate(std::uint64_t bytes,
+                                                                      Catalogue::Use use) {
+  Catalogue& catalogue = *domain_.catalogue;
+  auto piece = catalogue.allocate(bytes, use);
+  if (!piece) return piece.error();
+  auto key = catalogue.add(piece->start, bytes, piece->place, use);
+  if (!key) {
+    catalogue.release(*piece);
+    return key.error();
+  }
+  return std::unique_ptr<net::AllocatedMemory>(
+      std::make_unique<MappedMemory>(catalogue, *piece, *key));
+}
 
 std::string NetworkFabric::explain(Status status) const {
   if (status.code() != Errc::kUnreachable) return {};

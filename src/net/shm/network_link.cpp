@@ -216,6 +216,13 @@ Result<net::Post> NetworkLink::read(const net::Transfer& transfer, net::Operatio
   return answer_to(move(Direction::read, transfer.local, transfer.remote, transfer.bytes));
 }
 
+Result<net::Mapping> NetworkLink::map(std::uint64_t key) {
+  LARKLANE_TRY(ready_to_post());
+  auto found = peer_->find(key);
+  if (!found) return found.error();
+  return found->mapping();
+}
+
 Result<net::Post> NetworkLink::probe(net::Operation&) {
   look_at_peer_slow();
   LARKLANE_TRY(ready_to_post());

@@ -32,6 +32,7 @@ class NetworkLink final : public net::Link {
 
   LARKLANE_NET_LINK_POSTS;
   Result<net::Post> probe(net::Operation& operation) override;
+  Result<net::Mapping> map(std::uint64_t key) override;
 
   Status failure() const noexcept override { return failure_; }
   void end(Status status) override { fail(status); }

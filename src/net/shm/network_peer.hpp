@@ -37,6 +37,10 @@ class RemoteRegion {
     return to.key == key_ && row_ != nullptr && offset <= bytes_ && bytes <= bytes_ - offset &&
            row_->generation.load(std::memory_order_acquire) == key_ >> MemoryRow::kRowBits;
   }
+  /// All of it. `start` is null: not mapped.
+  net::Mapping mapping() const noexcept {
+    return {mapped_, base_, bytes_, &row_->generation, key_ >> MemoryRow::kRowBits};
+  }
   /// Null: not mapped. @pre holds()
   std::byte* at(net::RemoteMemory to) const noexcept {
     return mapped_ == nullptr ? nullptr : mapped_ + (to.address - base_);

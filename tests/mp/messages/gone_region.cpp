@@ -1,8 +1,9 @@
 // Rank 0 puts to and gets from memory of rank 1's that is registered no longer: each ends, once,
 // and nothing is written, there or here.
 //
-//   gone_region alone|any    alone: each ends with an error, and nothing else fails with it,
-//   messages go on both ways; any: the connection may go with it, and a put may get no notice
+//   gone_region alone|any [allocated]    alone: each ends with an error, and nothing else fails
+//   with it, messages go on both ways; any: the connection may go with it, and a put may get no
+//   notice. allocated: memory that the library allocates, which peers map
 //
 // Exit status: of program.hpp.
 
@@ -35,10 +36,13 @@ class Place {
     expect_ok(
         end_of("receive", [&] { return post_recv(vci_, peer(), kTag, bytes, count, options()); }));
   }
-  void lend() {
+  void lend(bool is_allocated) {
     std::uint64_t word = 0;
     {
-      auto region = got(context_.register_region(words_.data(), kWords * sizeof word), "register");
+      auto region =
+          got(is_allocated ? context_.allocate_region(kWords * sizeof word)
+                           : context_.register_region(words_.data(), kWords * sizeof word),
+              "a region");
       const RemoteRegion remote = region.remote();
       send(&remote, sizeof remote);
       receive(&word, sizeof word);  // it has used it
@@ -49,7 +53,9 @@ class Place {
     RemoteRegion region{};
     receive(&region, sizeof region);
     std::uint64_t word = 0;
-    expect_ok(end_of("put", [&] { return post_put(vci_, region, 0, &kMine, 8, options()); }));
+    for (const bool is_told : {true, false})  // the latter: by a store, if it is mapped
+      expect_ok(
+          end_of("put", [&] { return post_put(vci_, region, 0, &kMine, 8, options(is_told)); }));
     expect_ok(end_of("get", [&] { return post_get(vci_, region, 0, &word, 8, options()); }));
     if (word != kMine) fail(1, "payload");
     send(&word, sizeof word);
@@ -59,11 +65,15 @@ class Place {
   void use_what_is_gone(const RemoteRegion& region, bool is_alone) {
     std::vector<std::uint64_t> words(kWords, 1);
     for (const std::size_t bytes : {std::size_t{8}, kWords * sizeof words[0]}) {
-      const Status put =
-          end_of("put", [&] { return post_put(vci_, region, 0, words.data(), bytes, options()); });
-      if (is_alone) expect_refused(put);
-      expect_refused(
-          end_of("get", [&] { return post_get(vci_, region, 0, words.data(), bytes, options()); }));
+      for (const bool is_told : {true, false}) {
+        const Status put = end_of("put", [&] {
+          return post_put(vci_, region, 0, words.data(), bytes, options(is_told));
+        });
+        if (is_alone) expect_refused(put);
+        expect_refused(end_of("get", [&] {
+          return post_get(vci_, region, 0, words.data(), bytes, options(is_told));
+        }));
+      }
     }
     if (std::ranges::any_of(words, [](std::uint64_t word) { return word != 1; }))
       fail(1, "a get that has failed has written");
@@ -84,10 +94,10 @@ class Place {
 
  private:
   int peer() const { return 1 - context_.rank(); }
-  PostOptions options() {
+  PostOptions options(bool is_told = true) {
     PostOptions options;
     options.completion = &told_;
-    options.signals_always = true;
+    options.signals_always = is_told;
     return options;
   }
   /// The end of the posted operation, or of the post.
@@ -95,7 +105,7 @@ class Place {
   Status end_of(const std::string& what, Call&& call) {
     Result<Post> post = Post::retry;
     wait_for(vci_, what, [&] { return !(post = call()) || *post != Post::retry; });
-    if (!post) return post.error();
+    if (!post || *post == Post::done) return post.error();
     std::optional<Completion> completion;
     wait_for(vci_, what, [&] { return (completion = told_.pop()).has_value(); });
     return completion->status;
@@ -116,14 +126,15 @@ class Place {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string_view how = argc == 2 ? argv[1] : "";
-  if (how != "alone" && how != "any") fail(3, "gone_region alone|any");
+  const std::string_view how = argc >= 2 ? argv[1] : "";
+  const bool is_allocated = argc == 3 && std::string_view(argv[2]) == "allocated";
+  if (how != "alone" && how != "any") fail(3, "gone_region alone|any [allocated]");
   auto context = begin();
   Place place(*context);
   if (context->rank() == 0)
     place.use_what_is_gone(place.borrow(), how == "alone");
   else
-    place.lend();
+    place.lend(is_allocated);
   if (how == "alone") place.talk();
   meet(*context);
   place.expect_untouched();
