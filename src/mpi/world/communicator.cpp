@@ -16,7 +16,7 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<std::uint64_t, std::shared_ptr<Communicator>> by_handle;
-  std::map<part::ContextId, std::uint64_t> uses;
+  std::map<ContextId, std::uint64_t> uses;
 
   static Registry& get() noexcept {
     static Registry* const registry = new Registry;
@@ -92,7 +92,7 @@ Communicator::~Communicator() {
   if (stand_in_ && Process::get().is_open()) next_pmpi().Comm_free(&comm);
 }
 
-part::ContextId Communicator::child(Origin origin) noexcept {
+ContextId Communicator::child(Origin origin) noexcept {
   const std::uint64_t ordinal = children_.fetch_add(1, std::memory_order_relaxed);
   return ContextHash(origin).add(recipe_).add(ordinal).id();
 }
@@ -174,13 +174,13 @@ std::shared_ptr<Communicator> find_communicator(MPI_Comm comm) {
   return registry.find_locked(comm);
 }
 
-std::uint64_t next_use(const part::ContextId& key) {
+std::uint64_t next_use(const ContextId& key) {
   Registry& registry = Registry::get();
   const std::scoped_lock lock(registry.mutex);
   return registry.uses[key]++;
 }
 
-void remember_communicator(MPI_Comm comm, const part::ContextId& recipe, ForeignersPtr foreigners) {
+void remember_communicator(MPI_Comm comm, const ContextId& recipe, ForeignersPtr foreigners) {
   if (comm == handles().comm_null) return;
   auto communicator = std::make_shared<Communicator>(comm, recipe, std::move(foreigners));
   Registry& registry = Registry::get();
