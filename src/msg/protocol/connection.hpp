@@ -16,18 +16,12 @@
 #include "msg/packet/packet_link.hpp"
 #include "msg/protocol/message_lane.hpp"
 #include "msg/protocol/operation.hpp"
+#include "msg/protocol/user_bytes.hpp"
 #include "msg/protocol/wire.hpp"
 
 namespace larklane::msg {
 
 struct LocalRegion;
-
-/// Bytes that a post names.
-struct UserBytes {
-  std::byte* start;
-  std::uint64_t bytes;
-  std::span<const std::byte> span() const noexcept { return {start, bytes}; }
-};
 
 /// As UserBytes, in several buffers.
 struct UserBuffers {

@@ -14,6 +14,7 @@
 #include "larklane/context.hpp"
 #include "msg/completion/completion_domain.hpp"
 #include "msg/match/match.hpp"
+#include "msg/protocol/communicator.hpp"
 #include "msg/protocol/connection.hpp"
 #include "msg/protocol/message_lane.hpp"
 #include "msg/protocol/wire.hpp"
@@ -129,6 +130,18 @@ class Engine final : private vci::VciPool::Receivers {
         spaces_[space.is_ordered][space.number].load(std::memory_order_acquire);
     return made != nullptr ? made : make_space_slow(space);
   }
+
+  /// The communicator `id`, for ordinary messages. It may have messages already, of members that
+  /// were faster. Call it within the Creation, of each new communicator, before the program sees it.
+  /// @param members  ranks in this engine, by rank in the communicator; of an intercommunicator the
+  ///   remote group's. Copied
+  /// @param own_rank  in the communicator; of an intercommunicator in the local group
+  /// @errors kNoMemory; kAlreadyActive: it is open
+  Result<Communicator*> open(const ContextId& id, std::span<const int> members, int own_rank,
+                             const Hints& hints) noexcept;
+  /// For a progress hook inside the MPI: a turn of each lane whose lock is free, up to about these
+  /// limits. Runs no handler of the program. @return records and completions served
+  std::uint32_t try_progress(std::uint32_t records_max, std::uint64_t bytes_max) noexcept;
 
   Result<LocalRegion*> add_region(void* start, std::uint64_t bytes) noexcept;
   void remove_region(LocalRegion& region) noexcept;
