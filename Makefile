@@ -21,7 +21,7 @@ demo: setup ## what the project is for, shown on this machine (5 minutes the fir
 	@cmake --build --preset release --target demo_programs
 	@$(PYTHON) demo/demo.py build/release
 
-test: ## correctness tests in three builds: release, tsan, asan-ubsan (about an hour on two cores)
+test: ## correctness tests in three builds: release, tsan, asan-ubsan (about 35 minutes on two cores)
 	@$(PYTHON) scripts/dev/test.py
 
 nightly: ## make test, with every MPI and the tests that take minutes (2-3 hours)

@@ -86,14 +86,14 @@ bool rounds_moved(const BlockView<P>& block, std::uint32_t partitions, std::uint
 }
 
 template <class P>
-class Rendezvous {
+class LastComer {
  public:
   /// A word before and after a read-modify-write.
   struct Change {
     std::uint64_t old, now;
   };
 
-  Rendezvous(const BlockView<P>& block, const Plans<P>& plans) noexcept
+  LastComer(const BlockView<P>& block, const Plans<P>& plans) noexcept
       : block_(block), plans_(plans) {}
 
   /// The sender's Start of the round before: makes the words of `round` fresh.

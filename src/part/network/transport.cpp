@@ -1,9 +1,6 @@
-#include "part/network/network.hpp"
-
-#include <sched.h>
+#include "part/network/transport.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/log.hpp"
 #include "model/plan.hpp"
@@ -12,9 +9,6 @@
 
 namespace larklane::part {
 namespace {
-
-/// Longest wait for operations in flight at the end of a process; then it abandons them.
-constexpr std::chrono::seconds kDrainWait{2};
 
 template <class T>
 void send_record(PeerState& peer, record::NetType type, const T& record) {
@@ -86,10 +80,11 @@ MatchKey key_of(const record::NetInit& init, const PeerState& peer) {
 
 }  // namespace
 
-Result<std::unique_ptr<Network>> Network::create(std::unique_ptr<net::Fabric> fabric,
-                                                 vci::VciPool::Options lanes, Counters& counters,
-                                                 std::uint64_t silence_ns) {
-  std::unique_ptr<Network> network(new Network(std::move(fabric), counters, silence_ns));
+Result<std::unique_ptr<NetworkTransport>> NetworkTransport::create(
+    std::unique_ptr<net::Fabric> fabric, vci::VciPool::Options lanes, Report report,
+    std::uint64_t silence_ns, std::uint64_t demand_after_ns) {
+  std::unique_ptr<NetworkTransport> network(
+      new NetworkTransport(std::move(fabric), std::move(report), silence_ns, demand_after_ns));
   const bool is_kept = silence_ns != 0 && network->limits().unanswered_ns != 0;
   auto links = NetLinks::create(*network->fabric_, lanes, is_kept ? network.get() : nullptr);
   if (!links) return links.error();
@@ -97,7 +92,33 @@ Result<std::unique_ptr<Network>> Network::create(std::unique_ptr<net::Fabric> fa
   return network;
 }
 
-void Network::unwatch(control::Plane& plane) {
+Result<std::vector<std::unique_ptr<Transport>>> open_networks(
+    std::vector<std::unique_ptr<net::Fabric>> fabrics, const Config& config,
+    const Transport::Report& report) {
+  std::vector<std::unique_ptr<Transport>> opened;
+  vci::VciPool* first = nullptr;
+  for (auto& fabric : fabrics) {
+    auto lanes = vci::VciPool::Options::of(config);
+    if (!lanes) return lanes.error();
+    auto network = NetworkTransport::create(std::move(fabric), *lanes, report,
+                                            config.link_silence_ns, config.demand_after_ns);
+    if (!network) return network.error();
+    if (first == nullptr)
+      first = &(*network)->lanes();
+    else
+      first->wait_together((*network)->lanes());
+    opened.push_back(std::move(network).value());
+  }
+  return opened;
+}
+
+void NetworkTransport::begin(control::Plane& plane) {
+  if (!watch_by(plane))
+    log_warn("%s has no wait object: bytes move only while both sides are in calls of the MPI",
+             limits().provider.c_str());
+}
+
+void NetworkTransport::end(control::Plane& plane) {
   std::vector<NetLane*> watched;
   {
     const std::scoped_lock lock(mutex_);
@@ -106,42 +127,58 @@ void Network::unwatch(control::Plane& plane) {
   for (NetLane* const lane : watched) plane.unwatch(*lane);  // waits for the helper
 }
 
-void Network::settle(std::span<Network* const> networks) {
-  const auto deadline = std::chrono::steady_clock::now() + kDrainWait;
-  const auto left_count = [&] {  // asks each one: is_settled() also sends CLOSE records
-    return std::count_if(networks.begin(), networks.end(),
-                         [](Network* network) { return !network->is_settled(); });
-  };
-  while (left_count() != 0 && std::chrono::steady_clock::now() < deadline) {
-    std::uint32_t found = 0;
-    for (Network* const network : networks) found += network->lanes().progress_all();
-    if (found == 0) ::sched_yield();
-  }
+std::optional<MatchKey> NetworkTransport::refuse(PeerState& peer, const control::Record& record) {
+  record::NetInit init;
+  if (static_cast<record::NetType>(record.kind) != record::NetType::init ||
+      !record::read(record.payload, init))
+    return std::nullopt;
+  send_fail(peer, init.channel, Errc::kUnreachable, 0);
+  send_record(peer, record::NetType::close, record::NetClose{init.channel, 0, 0, 0});
+  return key_of(init, peer);
 }
 
-bool Network::is_settled() {
+Result<SendRequest*> NetworkTransport::make_send(const InitArgs& args,
+                                                 const std::shared_ptr<PeerState>& peer,
+                                                 const PlanSource& plans) {
+  const Policy& policy = *plans.policy;
+  const auto partitions = static_cast<std::uint32_t>(args.partitions);
+  const std::uint64_t bytes = args.count * args.type->size_bytes();
+  return send_init(args, peer, policy.groups(partitions, bytes),
+                   GroupRules::of(policy.needs(), demand_after_ns_), plans,
+                   policy.queues(partitions, bytes));
+}
+
+void NetworkTransport::note_locked(PeerState& peer, const InitArgs& args, Kind kind) {
+  Counters::add(kind == Kind::send ? counters_.sends : counters_.receives);
+  peer.use.provider = limits().provider;
+  peer.use.policy = policy_of(args);
+  Transport::note_locked(peer, args, kind, limits().provider);
+}
+
+/// Sends CLOSE for each freed request with nothing in flight.
+bool NetworkTransport::is_settled() {
   const std::scoped_lock lock(mutex_);
   reap_locked();
   return leaving_sends_.empty() && leaving_receives_.empty() && !links_->is_some_under_way();
 }
 
-bool Network::has_incoming(const InitArgs& args, const PeerState& peer) {
+bool NetworkTransport::has_incoming(const InitArgs& args, const PeerState& peer) {
   const std::scoped_lock lock(mutex_);
   return matching_.has_incoming(key_of(args, peer));
 }
 
-void Network::fail_posted(const MatchKey& key, const char* why) {
+void NetworkTransport::fail_posted(const MatchKey& key, const char* why) {
   const std::scoped_lock lock(mutex_);
   auto posted = matching_.take_posted(key);
   if (posted && *posted)
     (*posted)->fail_unmatched(0, Errc::kUnreachable, (*posted)->own_half() + why);
 }
 
-Result<SendRequest*> Network::send_init(const InitArgs& args,
-                                        const std::shared_ptr<PeerState>& peer,
-                                        const std::vector<std::uint32_t>& boundaries,
-                                        GroupRules rules, const PlanSource& plans,
-                                        std::uint32_t queues) {
+Result<SendRequest*> NetworkTransport::send_init(const InitArgs& args,
+                                                 const std::shared_ptr<PeerState>& peer,
+                                                 const std::vector<std::uint32_t>& boundaries,
+                                                 GroupRules rules, const PlanSource& plans,
+                                                 std::uint32_t queues) {
   const auto partitions = static_cast<std::uint32_t>(args.partitions);
   if (are_too_many_empty(partitions, args.count * args.type->size_bytes())) return Errc::kNoMemory;
   if (!peer->peer->has_room()) return Errc::kNoMemory;
@@ -161,7 +198,7 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
     groups = cell_boundaries(partitions, model::equal_groups(partitions, partitions));
   }
   auto made =
-      make_send(args, *place, std::move(groups), rules, rules.has_planner ? plans : PlanSource{});
+      make_at(args, *place, std::move(groups), rules, rules.has_planner ? plans : PlanSource{});
   if (!made) {
     const std::scoped_lock lock(mutex_);
     release_demands_locked(*place, true);  // the peer has no INIT of it
@@ -170,9 +207,9 @@ Result<SendRequest*> Network::send_init(const InitArgs& args,
   return made;
 }
 
-Result<Network::SendPlace> Network::take_place(const InitArgs& args,
-                                               const std::shared_ptr<PeerState>& peer,
-                                               bool takes_demands, std::uint32_t queues) {
+Result<NetworkTransport::SendPlace> NetworkTransport::take_place(
+    const InitArgs& args, const std::shared_ptr<PeerState>& peer, bool takes_demands,
+    std::uint32_t queues) {
   const std::scoped_lock lock(mutex_);
   reap_locked();
   auto link = links_->for_send(peer, args.context.low, queues);
@@ -187,9 +224,9 @@ Result<Network::SendPlace> Network::take_place(const InitArgs& args,
   return place;
 }
 
-Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& place,
-                                        std::vector<std::uint32_t> groups, GroupRules rules,
-                                        const PlanSource& plans) {
+Result<SendRequest*> NetworkTransport::make_at(const InitArgs& args, const SendPlace& place,
+                                               std::vector<std::uint32_t> groups, GroupRules rules,
+                                               const PlanSource& plans) {
   auto shape = shape_of(args, groups, rules);
   if (!shape) return shape.error();
   auto block = PrivateBlock::make(*shape);
@@ -215,11 +252,13 @@ Result<SendRequest*> Network::make_send(const InitArgs& args, const SendPlace& p
   }
   sends_by_id_.emplace(channel->channel(), channel);
   sends_.emplace(channel.get(), channel);
+  note_locked(*place.link->peer, args, Kind::send);
   return static_cast<SendRequest*>(channel.get());
 }
 
-Result<RecvRequest*> Network::recv_init(const InitArgs& args,
-                                        const std::shared_ptr<PeerState>& peer) {
+Result<RecvRequest*> NetworkTransport::recv_init(const InitArgs& args,
+                                                 const std::shared_ptr<PeerState>& peer,
+                                                 IfUnmatched if_unmatched) {
   if (are_too_many_empty(static_cast<std::uint64_t>(args.partitions),
                          args.count * args.type->size_bytes()))
     return Errc::kNoMemory;
@@ -234,16 +273,19 @@ Result<RecvRequest*> Network::recv_init(const InitArgs& args,
       std::make_shared<NetRecv>(args, std::move(buffer).value(), path_locked(**link), &counters_);
   if (auto incoming = matching_.take_incoming(key_of(args, *peer)))
     *incoming ? match_locked(channel, **incoming) : match_freed(*channel);
+  else if (if_unmatched == IfUnmatched::none)
+    return nullptr;
   else if (peer->down.load(
                std::memory_order_acquire))  // acquire: pairs with on_peer_down's release
     return Errc::kPeerDown;
   else
     channel->place = matching_.post(key_of(args, *peer), channel);
   receives_.emplace(channel.get(), channel);
+  note_locked(*peer, args, Kind::receive);
   return static_cast<RecvRequest*>(channel.get());
 }
 
-Status Network::free(Request* request) {
+Status NetworkTransport::free(Request* request) {
   const std::scoped_lock lock(mutex_);
   const auto let_go = [&](auto& requests, auto& leaving, RoundTotals& totals) -> Status {
     auto found = requests.find(request);
@@ -266,7 +308,7 @@ Status Network::free(Request* request) {
 }
 
 /// Releases freed channels as soon as nothing of them is in flight.
-void Network::reap_locked() {
+void NetworkTransport::reap_locked() {
   links_->end_closed();
   std::erase_if(leaving_sends_, [&](const std::shared_ptr<NetSend>& channel) {
     channel->forget_buffer();
@@ -306,7 +348,7 @@ void Network::reap_locked() {
 }
 
 /// Both sides have closed.
-void Network::release_locked(NetSend& channel) {
+void NetworkTransport::release_locked(NetSend& channel) {
   NetLink& link = channel.link();
   if (!channel.has_failed()) controls_.give_back(channel.words());
   const bool has_ended = channel.peer().peer->has_ended();
@@ -316,7 +358,7 @@ void Network::release_locked(NetSend& channel) {
   links_->close(link);
 }
 
-void Network::release_demands_locked(const SendPlace& place, bool are_over) {
+void NetworkTransport::release_demands_locked(const SendPlace& place, bool are_over) {
   if (!place.demand_slot) return;
   place.link->lane.set_demands(*place.demand_slot, nullptr);
   if (!are_over) return;
@@ -325,7 +367,7 @@ void Network::release_demands_locked(const SendPlace& place, bool are_over) {
 }
 
 /// Both sides have closed.
-void Network::release_locked(NetRecv& channel) {
+void NetworkTransport::release_locked(NetRecv& channel) {
   NetLink& link = channel.link();
   if (channel.usable()) {
     const NetRecv::Match& match = channel.its_match();
@@ -341,7 +383,8 @@ void Network::release_locked(NetRecv& channel) {
   matched_.erase({channel.peer().peer, channel.channel()});
 }
 
-void Network::on_record(const std::shared_ptr<PeerState>& peer, const control::Record& record) {
+void NetworkTransport::on_record(const std::shared_ptr<PeerState>& peer,
+                                 const control::Record& record) {
   const auto type = static_cast<record::NetType>(record.kind);
   if (record::NetAccept accept;
       type == record::NetType::accept && record::read(record.payload, accept) && plausible(accept))
@@ -351,8 +394,8 @@ void Network::on_record(const std::shared_ptr<PeerState>& peer, const control::R
   cut_off_lost_locked();
 }
 
-void Network::on_record_locked(const std::shared_ptr<PeerState>& peer,
-                               const control::Record& record) {
+void NetworkTransport::on_record_locked(const std::shared_ptr<PeerState>& peer,
+                                        const control::Record& record) {
   const auto type = static_cast<record::NetType>(record.kind);
   if (type == record::NetType::offer && links_->on_offer(peer, record.payload)) return;
   if (record::NetReady ready; type == record::NetType::ready &&
@@ -373,16 +416,16 @@ void Network::on_record_locked(const std::shared_ptr<PeerState>& peer,
   }
 }
 
-void Network::on_ready_locked(const std::shared_ptr<PeerState>& peer,
-                              const record::NetReady& ready) {
+void NetworkTransport::on_ready_locked(const std::shared_ptr<PeerState>& peer,
+                                       const record::NetReady& ready) {
   if (NetLink* const link = links_->on_ready(peer, ready))
     for (auto& [channel, accept] : std::exchange(link->accepts, {}))
       send_accept_locked(*link, channel, accept);
 }
 
 /// The record is unreadable or invalid. Rounds that wait for its contents fail.
-void Network::refuse_locked(const std::shared_ptr<PeerState>& peer, std::uint16_t kind,
-                            std::size_t bytes) {
+void NetworkTransport::refuse_locked(const std::shared_ptr<PeerState>& peer, std::uint16_t kind,
+                                     std::size_t bytes) {
   if (!links_->lose_all(peer, Errc::kProtocol)) return;
   log_warn(
       "%s: a control record of %s makes no sense (kind %u, %zu bytes): its process runs another "
@@ -390,14 +433,15 @@ void Network::refuse_locked(const std::shared_ptr<PeerState>& peer, std::uint16_
       limits().provider.c_str(), peer->peer->address().c_str(), unsigned{kind}, bytes);
 }
 
-void Network::send_accept_locked(NetLink& link, const std::shared_ptr<NetRecv>& channel,
-                                 const record::NetAccept& accept) {
+void NetworkTransport::send_accept_locked(NetLink& link, const std::shared_ptr<NetRecv>& channel,
+                                          const record::NetAccept& accept) {
   if (!link.has_been_ready()) return link.accepts.emplace_back(channel, accept), void();
   send_record(*link.peer, record::NetType::accept, accept);
   channel->accept();
 }
 
-void Network::on_init_locked(const std::shared_ptr<PeerState>& peer, const record::NetInit& init) {
+void NetworkTransport::on_init_locked(const std::shared_ptr<PeerState>& peer,
+                                      const record::NetInit& init) {
   std::uint64_t& last = last_inits_[peer->peer];
   if (init.channel <= last)  // numbers ascend and never repeat
     return refuse_locked(peer, static_cast<std::uint16_t>(record::NetType::init), sizeof(init));
@@ -408,16 +452,17 @@ void Network::on_init_locked(const std::shared_ptr<PeerState>& peer, const recor
   close_unmatched_locked(*peer, init);  // its receive has been freed
 }
 
-void Network::close_unmatched_locked(PeerState& peer, const record::NetInit& init) {
+void NetworkTransport::close_unmatched_locked(PeerState& peer, const record::NetInit& init) {
   send_close(peer, {init.channel, 0, 0, 0});
   if (NetLink* const link = links_->for_receive(*peer.peer, init.link)) links_->close(*link);
 }
 
-void Network::match_freed(NetRecv& channel) {
+void NetworkTransport::match_freed(NetRecv& channel) {
   channel.fail_unmatched(0, Errc::kPeerFreed, channel.other_half() + " has been freed");
 }
 
-void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incoming& incoming) {
+void NetworkTransport::match_locked(const std::shared_ptr<NetRecv>& channel,
+                                    const Incoming& incoming) {
   const record::NetInit& init = incoming.init;
   const std::uint64_t send_bytes = init.partition_bytes * init.partitions;
   if (incoming.peer->peer != channel->peer().peer) {
@@ -464,7 +509,7 @@ void Network::match_locked(const std::shared_ptr<NetRecv>& channel, const Incomi
   if (channel->is_cut_off()) channel->cut_off();  // the link was lost before it was taken
 }
 
-void Network::give_back_locked(const NetRecv::Match& match, NetLink& link) {
+void NetworkTransport::give_back_locked(const NetRecv::Match& match, NetLink& link) {
   link.lane.clear_slot(match.slot);
   link.vci.release_immediates(2 * net::Cells(match.init.partitions).count());
   notices_.give_back(match.notices);
@@ -472,8 +517,8 @@ void Network::give_back_locked(const NetRecv::Match& match, NetLink& link) {
 }
 
 /// Reserves the resources of this process that a matched receive needs.
-Status Network::take_match_locked(NetRecv& channel, const record::NetInit& init, NetLink& link,
-                                  NetRecv::Match* match) {
+Status NetworkTransport::take_match_locked(NetRecv& channel, const record::NetInit& init,
+                                           NetLink& link, NetRecv::Match* match) {
   const std::uint32_t cells = net::Cells(init.partitions).count();
   // One push or notice a cell in one round, and one notice a cell in the next one. Before more can
   // arrive, some have been served.
@@ -490,7 +535,7 @@ Status Network::take_match_locked(NetRecv& channel, const record::NetInit& init,
   return {};
 }
 
-void Network::on_accept(const control::Peer& from, const record::NetAccept& accept) {
+void NetworkTransport::on_accept(const control::Peer& from, const record::NetAccept& accept) {
   std::shared_ptr<NetSend> channel;
   {
     const std::scoped_lock lock(mutex_);
@@ -501,7 +546,7 @@ void Network::on_accept(const control::Peer& from, const record::NetAccept& acce
   channel->on_accept(accept);
 }
 
-void Network::on_close_locked(const control::Peer& from, const record::NetClose& close) {
+void NetworkTransport::on_close_locked(const control::Peer& from, const record::NetClose& close) {
   if (close.by_sender == 0) {
     auto found = sends_by_id_.find(close.channel);
     if (found == sends_by_id_.end() || found->second->peer().peer != &from) return;
@@ -530,7 +575,7 @@ void Network::on_close_locked(const control::Peer& from, const record::NetClose&
   matching_.bury_incoming({&from, close.channel});
 }
 
-void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail) {
+void NetworkTransport::on_fail_locked(const control::Peer& from, const record::Fail& fail) {
   const Status status = status_of(fail);
   const auto text = [&](const auto& channel, Kind kind) {
     std::string cause = cause_of(*fabric_, status);
@@ -552,7 +597,7 @@ void Network::on_fail_locked(const control::Peer& from, const record::Fail& fail
   }
 }
 
-void Network::on_peer_down(const control::Peer& peer) {
+void NetworkTransport::on_peer_down(const control::Peer& peer) {
   const std::scoped_lock lock(mutex_);
   links_->close_untaken(peer);
   std::erase_if(sends_by_id_, [&](const auto& entry) {
@@ -568,13 +613,13 @@ void Network::on_peer_down(const control::Peer& peer) {
   for (const auto& channel : closed) release_locked(*channel);
 }
 
-void Network::end_links(const control::Peer& peer) {
+void NetworkTransport::end_links(const control::Peer& peer) {
   const std::scoped_lock lock(mutex_);
   links_->end(peer);
   cut_off_lost_locked();
 }
 
-void Network::cut_off_lost_locked() {
+void NetworkTransport::cut_off_lost_locked() {
   if (!links_->take_loss()) return;
   for (const auto& [request, channel] : sends_)
     if (channel->is_cut_off()) channel->cut_off();
@@ -583,7 +628,7 @@ void Network::cut_off_lost_locked() {
     if (channel->usable() && channel->is_cut_off()) channel->cut_off();
 }
 
-void Network::add_totals(RoundTotals* sent, RoundTotals* received) const {
+void NetworkTransport::add_totals(RoundTotals* sent, RoundTotals* received) const {
   const std::scoped_lock lock(mutex_);
   sent->add(freed_sends_);
   received->add(freed_receives_);

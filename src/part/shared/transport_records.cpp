@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "part/engine_impl.hpp"
+#include "part/shared/transport.hpp"
 
 namespace larklane::part {
 namespace {
@@ -26,14 +26,18 @@ bool plausible(const record::Init& init) {
          end <= init.segment_bytes - init.block_offset;
 }
 
+MatchKey key_of(const record::Init& init, const PeerState& peer) {
+  return {{init.context_high, init.context_low}, init.source, init.tag, peer.peer};
+}
+
 }  // namespace
 
-void EngineImpl::on_record(control::Peer& from, const control::Record& record) {
-  if (record.kind >= static_cast<std::uint16_t>(record::NetType::offer))
-    return on_network_record(from, record);
+void SharedTransport::on_record(const std::shared_ptr<PeerState>& peer,
+                                const control::Record& record) {
+  control::Peer& from = *peer->peer;
   switch (static_cast<record::Type>(record.kind)) {
     case record::Type::init:
-      return on_init(from, record);
+      return on_init(peer, record);
     case record::Type::map:
       return on_map(from, record);
     case record::Type::staging:
@@ -58,9 +62,23 @@ void EngineImpl::on_record(control::Peer& from, const control::Record& record) {
   }
 }
 
-Result<std::shared_ptr<shm::Segment>> EngineImpl::segment_locked(PeerState& peer,
-                                                                 const record::Init& init,
-                                                                 const control::Record& record) {
+std::optional<MatchKey> SharedTransport::refuse(PeerState& peer, const control::Record& record) {
+  record::Init init;
+  if (static_cast<record::Type>(record.kind) != record::Type::init ||
+      !record::read(record.payload, init))
+    return std::nullopt;
+  send_fail(peer, init.channel, false, Errc::kUnreachable);
+  return key_of(init, peer);
+}
+
+void SharedTransport::fail_posted(const MatchKey& key, const char* why) {
+  const std::scoped_lock lock(mutex_);
+  auto posted = matching_.take_posted(key);
+  if (posted && *posted) (*posted)->fail(Errc::kUnreachable, (*posted)->own_half() + why);
+}
+
+Result<std::shared_ptr<shm::Segment>> SharedTransport::segment_locked(
+    PeerState& peer, const record::Init& init, const control::Record& record) {
   if (init.segment_shared != 0) {
     if (auto known = peer.segments.find(init.segment_id); known != peer.segments.end()) {
       if (known->second->bytes() != init.segment_bytes) return Errc::kProtocol;
@@ -85,8 +103,9 @@ Result<std::shared_ptr<shm::Segment>> EngineImpl::segment_locked(PeerState& peer
   return segment;
 }
 
-Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const record::Init& init,
-                                                        const control::Record& record) {
+Result<RecvChannel::Match> SharedTransport::read_init_locked(PeerState& peer,
+                                                             const record::Init& init,
+                                                             const control::Record& record) {
   if (!plausible(init)) return Errc::kProtocol;
   auto segment = segment_locked(peer, init, record);
   if (!segment) return segment.error();
@@ -125,7 +144,7 @@ Result<RecvChannel::Match> EngineImpl::read_init_locked(PeerState& peer, const r
                             init.segment_shared == 0};
 }
 
-void EngineImpl::on_map(control::Peer& from, const control::Record& record) {
+void SharedTransport::on_map(control::Peer& from, const control::Record& record) {
   record::Map map;
   if (!record::read(record.payload, map) || record.fds.empty()) return;
   auto region = shm::Segment::map(std::move(record.fds.front()), map.region_bytes);
@@ -135,7 +154,7 @@ void EngineImpl::on_map(control::Peer& from, const control::Record& record) {
     channel->on_map(std::move(region).value(), map.region_offset);
 }
 
-void EngineImpl::on_staging(control::Peer& from, const control::Record& record) {
+void SharedTransport::on_staging(control::Peer& from, const control::Record& record) {
   record::Staging staging;
   if (!record::read(record.payload, staging) || record.fds.empty()) return;
   const auto channel = receive_of(from, staging.channel);
@@ -143,15 +162,14 @@ void EngineImpl::on_staging(control::Peer& from, const control::Record& record) 
   channel->on_staging(shm::Segment::map(std::move(record.fds.front()), staging.bytes));
 }
 
-void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
+void SharedTransport::on_init(const std::shared_ptr<PeerState>& peer,
+                              const control::Record& record) {
   record::Init init;
   if (!record::read(record.payload, init)) return;
-  if (network_of(from) != nullptr) return refuse_shm_init(from, init);
   std::shared_ptr<RecvChannel> channel;
   bool open = false;
   {
     const std::scoped_lock lock(mutex_);
-    auto peer = shared_state_locked(from);
     auto match = read_init_locked(*peer, init, record);
     Incoming incoming{peer, {}};
     if (match) {
@@ -162,7 +180,7 @@ void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
       incoming.match.error = match.error();
       send_fail(*peer, init.channel, false, match.error());
     }
-    const MatchKey key{{init.context_high, init.context_low}, init.source, init.tag, &from};
+    const MatchKey key = key_of(init, *peer);
     auto posted = matching_.take_posted(key);
     if (!posted) return matching_.keep(key, init.channel, std::move(incoming));
     channel = std::move(*posted);
@@ -172,7 +190,7 @@ void EngineImpl::on_init(control::Peer& from, const control::Record& record) {
   if (open) channel->open_first_round();
 }
 
-bool EngineImpl::match_locked(const std::shared_ptr<RecvChannel>& channel, Incoming incoming) {
+bool SharedTransport::match_locked(const std::shared_ptr<RecvChannel>& channel, Incoming incoming) {
   PeerState& peer = *incoming.peer;
   const std::uint64_t id = incoming.match.channel;
   const BlockShape& shape = incoming.match.shape;
@@ -193,12 +211,12 @@ bool EngineImpl::match_locked(const std::shared_ptr<RecvChannel>& channel, Incom
     if (!channel->args().type->is_contiguous()) send_datatype(peer, id, *channel->args().type);
     send_map(peer, id, channel->args());
   }
-  note_peer_locked(peer, shape.mode, channel->args(), Kind::receive);
+  note_locked(peer, shape.mode, channel->args(), Kind::receive);
   const bool failed = channel->error().code() == Errc::kSizeMismatch;
   return channel->match(std::move(incoming.match)) && !failed;
 }
 
-void EngineImpl::send_datatype(PeerState& peer, std::uint64_t channel, const Typemap& type) {
+void SharedTransport::send_datatype(PeerState& peer, std::uint64_t channel, const Typemap& type) {
   std::vector<std::uint64_t> words(type.encoded_words());
   type.encode(words);
   std::vector<std::byte> payload;
@@ -215,27 +233,29 @@ void EngineImpl::send_datatype(PeerState& peer, std::uint64_t channel, const Typ
   }
 }
 
-std::shared_ptr<SendChannel> EngineImpl::send_of(const control::Peer& from, std::uint64_t channel) {
+std::shared_ptr<SendChannel> SharedTransport::send_of(const control::Peer& from,
+                                                      std::uint64_t channel) {
   const std::scoped_lock lock(mutex_);
   auto found = sends_.find(channel);
   if (found == sends_.end() || found->second->peer().peer != &from) return nullptr;
   return found->second;
 }
 
-std::shared_ptr<RecvChannel> EngineImpl::receive_of(control::Peer& from, std::uint64_t channel) {
+std::shared_ptr<RecvChannel> SharedTransport::receive_of(control::Peer& from,
+                                                         std::uint64_t channel) {
   const std::scoped_lock lock(mutex_);
   auto found = receives_.find({&from, channel});
   return found == receives_.end() ? nullptr : found->second;
 }
 
-void EngineImpl::on_datatype(control::Peer& from, std::span<const std::byte> payload) {
+void SharedTransport::on_datatype(control::Peer& from, std::span<const std::byte> payload) {
   record::Datatype head;
   if (!record::read(payload, head)) return;
   if (auto channel = send_of(from, head.channel))
     channel->on_datatype(head, payload.subspan(sizeof(head)));
 }
 
-void EngineImpl::on_move(control::Peer& from, const record::Move& move) {
+void SharedTransport::on_move(control::Peer& from, const record::Move& move) {
   const auto fits = [&](std::uint32_t partitions) {
     return move.run.count != 0 && move.run.first < partitions &&
            move.run.count <= partitions - move.run.first && move.step <= record::Step::unpack;
@@ -249,7 +269,7 @@ void EngineImpl::on_move(control::Peer& from, const record::Move& move) {
   }
 }
 
-void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
+void SharedTransport::on_close(control::Peer& from, const record::Close& close) {
   const std::scoped_lock lock(mutex_);
   if (close.by_sender == 0) {
     if (auto found = closing_.find(close.channel);
@@ -276,7 +296,7 @@ void EngineImpl::on_close(control::Peer& from, const record::Close& close) {
   matching_.bury_incoming({&from, close.channel});
 }
 
-void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {
+void SharedTransport::on_fail(control::Peer& from, const record::Fail& fail) {
   const Status status = status_of(fail);
   if (fail.by_sender != 0) {
     if (auto channel = receive_of(from, fail.channel))
@@ -284,60 +304,6 @@ void EngineImpl::on_fail(control::Peer& from, const record::Fail& fail) {
   } else if (auto channel = send_of(from, fail.channel)) {
     channel->on_peer_fail(status, reported(channel->args(), Kind::send, fail));
   }
-}
-
-void EngineImpl::on_network_record(control::Peer& from, const control::Record& record) {
-  std::shared_ptr<PeerState> peer;
-  {
-    const std::scoped_lock lock(mutex_);
-    peer = shared_state_locked(from);
-  }
-  if (Network* const network = network_of(from)) return network->on_record(peer, record);
-  record::NetInit init;
-  if (static_cast<record::NetType>(record.kind) == record::NetType::init &&
-      record::read(record.payload, init))
-    refuse_network_init(*peer, init);
-}
-
-constexpr const char* kUnlike =
-    ": one side uses a network provider, the other shared memory; set LARKLANE_PROVIDER alike, and "
-    "look for a warning of a provider that can't be opened";
-
-/// The peer uses a network that this process has not opened: the pair can't work.
-void EngineImpl::refuse_network_init(PeerState& peer, const record::NetInit& init) {
-  const record::Fail fail{init.channel, 0, static_cast<std::int32_t>(Errc::kUnreachable), 0, 0, 0};
-  (void)peer.peer->send(static_cast<std::uint16_t>(record::NetType::fail),
-                        std::as_bytes(std::span(&fail, 1)));
-  const record::NetClose close{init.channel, 0, 0, 0};
-  (void)peer.peer->send(static_cast<std::uint16_t>(record::NetType::close),
-                        std::as_bytes(std::span(&close, 1)));
-  const std::scoped_lock lock(mutex_);
-  auto posted = matching_.take_posted(
-      {{init.context_high, init.context_low}, init.source, init.tag, peer.peer});
-  if (posted && *posted) (*posted)->fail(Errc::kUnreachable, (*posted)->own_half() + kUnlike);
-}
-
-/// The reverse: the peer uses shared memory, and this process a network.
-void EngineImpl::refuse_shm_init(control::Peer& from, const record::Init& init) {
-  {
-    const std::scoped_lock lock(mutex_);
-    send_fail(*shared_state_locked(from), init.channel, false, Errc::kUnreachable);
-  }
-  network_of(from)->fail_posted(
-      {{init.context_high, init.context_low}, init.source, init.tag, &from}, kUnlike);
-}
-
-void EngineImpl::on_peer_down(control::Peer& peer) {
-  {
-    const std::scoped_lock lock(mutex_);
-    // release: pairs with is_down's acquire and the channels'.
-    shared_state_locked(peer)->down.store(true, std::memory_order_release);
-    release_ended_locked();
-  }
-  Network* const network = network_of(peer);
-  if (network == nullptr) return;
-  network->end_links(peer);  // before other channels get the slots that it can still address
-  network->on_peer_down(peer);
 }
 
 }  // namespace larklane::part

@@ -1,4 +1,4 @@
-#include "part/shared/program_steps.hpp"
+#include "part/program_steps.hpp"
 
 #include <algorithm>
 #include <array>

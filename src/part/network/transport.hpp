@@ -14,30 +14,72 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/status.hpp"
 #include "control/plane/plane.hpp"
 #include "net/provider.hpp"
 #include "part/matching.hpp"
 #include "part/network/channel.hpp"
 #include "part/network/links.hpp"
+#include "part/transport.hpp"
 #include "vci/vci_pool.hpp"
 
 namespace larklane::part {
 
-class Network final : private LinkKeeper {
+class NetworkTransport final : public Transport, private LinkKeeper {
  public:
-  /// @param silence_ns  option link_silence_ns
-  static Result<std::unique_ptr<Network>> create(std::unique_ptr<net::Fabric> fabric,
-                                                 vci::VciPool::Options lanes, Counters& counters,
-                                                 std::uint64_t silence_ns = 0);
+  /// @param silence_ns       option link_silence_ns
+  /// @param demand_after_ns  option demand_after_ns
+  static Result<std::unique_ptr<NetworkTransport>> create(std::unique_ptr<net::Fabric> fabric,
+                                                          vci::VciPool::Options lanes,
+                                                          Report report,
+                                                          std::uint64_t silence_ns = 0,
+                                                          std::uint64_t demand_after_ns = 0);
   /// No record arrives any more. Links go before the channels: nothing completes after them.
-  ~Network() override {
+  ~NetworkTransport() override {
     if (links_) links_->close_all();
   }
 
+  // Transport
+  Result<SendRequest*> make_send(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
+                                 const PlanSource& plans) override;
+  Result<RecvRequest*> make_receive(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
+                                    IfUnmatched if_unmatched) override {
+    return recv_init(args, peer, if_unmatched);
+  }
+  bool has_incoming(const InitArgs& args, const PeerState& peer) override;
+  Status free(Request* request) override;
+  bool takes(std::uint16_t kind) const override {
+    return kind >= static_cast<std::uint16_t>(record::NetType::offer);
+  }
+  void on_record(const std::shared_ptr<PeerState>& peer, const control::Record& record) override;
+  void on_down(PeerState& peer) override {
+    end_links(*peer.peer);  // before other channels get the slots that it can still address
+    on_peer_down(*peer.peer);
+  }
+  void fail_posted(const MatchKey& key, const char* why) override;
+  std::string_view fabric() const override {
+    const std::string_view network = limits().network;  // "verbs/roce"
+    return network.substr(0, network.find('/'));
+  }
+  void begin(control::Plane& plane) override;
+  void end(control::Plane& plane) override;
+  bool is_settled() override;
+  std::uint32_t progress() override { return lanes().progress_all(); }
+  void add_totals(RoundTotals* sent, RoundTotals* received) const override;
+  PeerUse use_of(const PeerState& peer) const override {
+    const std::scoped_lock lock(mutex_);
+    return peer.use;
+  }
+  /// A peer that uses a network sends `record`, and this process does not use one with it. Answers
+  /// an INIT. @return the key of its send; nullopt: it is no INIT of a network
+  static std::optional<MatchKey> refuse(PeerState& peer, const control::Record& record);
+
+  // The same, step by step.
   /// @param boundaries  first partition of each group
   /// @param rules       needs of the policy
   /// @param plans       source of plans, if the rules have a planner
@@ -46,53 +88,36 @@ class Network final : private LinkKeeper {
                                  const std::vector<std::uint32_t>& boundaries,
                                  GroupRules rules = {}, const PlanSource& plans = {},
                                  std::uint32_t queues = 0);
-  Result<RecvRequest*> recv_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer);
-  /// @errors kInvalidArgument: no request of this network; kAlreadyActive
-  Status free(Request* request);
-
-  /// Every request has been freed: waits until nothing is in flight, at most 2 s, and sends CLOSE.
+  Result<RecvRequest*> recv_init(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
+                                 IfUnmatched if_unmatched = IfUnmatched::wait);
   void settle() {
-    Network* const own = this;
-    settle({&own, 1});
+    Transport* const own = this;
+    Transport::settle({&own, 1});
   }
-  /// The same for all networks of a process; none waits for another.
-  static void settle(std::span<Network* const> networks);
-  /// Has `peer` sent an INIT that the next receive with these arguments gets?
-  bool has_incoming(const InitArgs& args, const PeerState& peer);
-
-  /// The send that `key`'s next receive would match can't be made: that receive fails.
-  void fail_posted(const MatchKey& key, const char* why);
-
-  /// On the helper. @param peer  sender of the record
-  void on_record(const std::shared_ptr<PeerState>& peer, const control::Record& record);
   void on_peer_down(const control::Peer& peer);
   /// `peer` is known to be down: operations in flight to it end.
   void end_links(const control::Peer& peer);
 
-  void add_totals(RoundTotals* sent, RoundTotals* received) const;
   const net::Limits& limits() const noexcept { return fabric_->limits(); }
   vci::VciPool& lanes() noexcept { return links_->lanes(); }
-
   /// The helper of `plane` serves each lane while rounds are open on it. @return it can
   bool watch_by(control::Plane& plane) {
     const std::scoped_lock lock(mutex_);
     return links_->watch_by(plane);
   }
   /// Called before the plane ends.
-  void unwatch(control::Plane& plane);
+  void unwatch(control::Plane& plane) { end(plane); }
   /// Called periodically while rounds are open: probes silent links on `lane`, and loses links with
   /// a failed probe.
   std::uint64_t look_after(NetLane& lane, std::uint64_t now_ns) override;
 
  private:
-  /// Sends CLOSE for each freed request with nothing in flight. @return nothing is in flight any
-  /// more
-  bool is_settled();
-  explicit Network(std::unique_ptr<net::Fabric> fabric, Counters& counters,
-                   std::uint64_t silence_ns)
-      : fabric_(std::move(fabric)),
-        counters_(counters),
+  NetworkTransport(std::unique_ptr<net::Fabric> fabric, Report report, std::uint64_t silence_ns,
+                   std::uint64_t demand_after_ns)
+      : Transport(std::move(report)),
+        fabric_(std::move(fabric)),
         silence_ns_(silence_ns),
+        demand_after_ns_(demand_after_ns),
         controls_(*fabric_),
         notices_(*fabric_) {}
   struct Incoming {
@@ -111,9 +136,10 @@ class Network final : private LinkKeeper {
   };
   Result<SendPlace> take_place(const InitArgs& args, const std::shared_ptr<PeerState>& peer,
                                bool takes_demands, std::uint32_t queues);
-  Result<SendRequest*> make_send(const InitArgs& args, const SendPlace& place,
-                                 std::vector<std::uint32_t> groups, GroupRules rules,
-                                 const PlanSource& plans);
+  Result<SendRequest*> make_at(const InitArgs& args, const SendPlace& place,
+                               std::vector<std::uint32_t> groups, GroupRules rules,
+                               const PlanSource& plans);
+  void note_locked(PeerState& peer, const InitArgs& args, Kind kind);
   void on_record_locked(const std::shared_ptr<PeerState>& peer, const control::Record& record);
   /// Releases the keys of channels that have lost their link or peer.
   void cut_off_lost_locked();
@@ -141,8 +167,7 @@ class Network final : private LinkKeeper {
   static void release_demands_locked(const SendPlace& place, bool are_over);
 
   const std::unique_ptr<net::Fabric> fabric_;
-  Counters& counters_;
-  const std::uint64_t silence_ns_;
+  const std::uint64_t silence_ns_, demand_after_ns_;
   NetWordPool controls_, notices_;
   std::unique_ptr<NetLinks> links_;
 
@@ -161,5 +186,10 @@ class Network final : private LinkKeeper {
   std::vector<std::shared_ptr<NetRecv>> leaving_receives_;
   Matching<NetRecv, Incoming> matching_;
 };
+
+/// A transport for each network, all with one set of lanes in use by waiting threads.
+Result<std::vector<std::unique_ptr<Transport>>> open_networks(
+    std::vector<std::unique_ptr<net::Fabric>> fabrics, const Config& config,
+    const Transport::Report& report);
 
 }  // namespace larklane::part
