@@ -25,7 +25,7 @@ struct Family {
   std::string library;  ///< empty: not built
 };
 
-/// A row of base/p2p_auto.def: worlds whose ordinary messages `p2p = auto` gives to Larklane.
+/// A row of base/p2p_auto.def: worlds in which `p2p = auto` gives ordinary messages to Larklane.
 struct OwnedByAuto {
   std::string mpi, thread_level, hosts;
   std::string record;  ///< the measurement that shows the gain

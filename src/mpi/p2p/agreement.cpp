@@ -11,7 +11,9 @@ namespace {
 const char* text_of(Objection objection) noexcept {
   switch (objection) {
     case Objection::without_larklane:
-      return " runs without this Larklane; remedy: start all ranks by larklane run of one version";
+      return " runs without this Larklane, or has ended; remedy: start all ranks by larklane run "
+             "of one "
+             "version";
     case Objection::without_p2p:
       return " has option p2p off; remedy: LARKLANE_P2P alike on all ranks";
     case Objection::version:

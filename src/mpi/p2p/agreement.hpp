@@ -37,7 +37,7 @@ struct Reason {
 /// With a remedy, for people. @param wait_ns  the deadline
 std::string text_of(const Reason& reason, std::uint64_t wait_ns);
 
-/// What all ranks must have in common. Thread safety: immutable.
+/// The properties that all ranks must share. Thread safety: immutable.
 struct Terms {
   std::uint32_t byte_order = 0x01020304;
   std::uint16_t version = 1;  ///< of the records here and of the messages that follow
@@ -136,7 +136,7 @@ class Agreement {
   void decide_locked(bool is_yes, Reason reason);
   /// A no before this rank's yes: also goes to the parent.
   void refuse_locked(Reason reason);
-  /// Does what the state allows.
+  /// Takes the steps that the state allows.
   void step_locked();
   void vote_locked();
   void ask_locked();
