@@ -31,7 +31,7 @@ check-fast: ## between edits: release build, unit, property and quick conformanc
 	@$(PYTHON) scripts/dev/test.py --fast
 
 bars: build ## every performance row; resumable; figures go to measurements/
-	@status=0; for rows in measure/bars papers/statements measure/savings policies/learned policies/timer papers/paper_figures papers/lane_figures measure/simulated; do $(PYTHON) scripts/$$rows.py || status=1; done; exit $$status
+	@status=0; for rows in measure/bars papers/statements measure/savings measure/snap policies/learned policies/timer papers/paper_figures papers/snap_figure papers/lane_figures measure/simulated; do $(PYTHON) scripts/$$rows.py || status=1; done; exit $$status
 
 mutants: ## one-line mutations of the engine, each of which a named test must kill
 	@$(PYTHON) scripts/dev/mutants.py

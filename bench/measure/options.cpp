@@ -9,6 +9,7 @@
 #include "base/parse.hpp"
 #include "catalogue.hpp"
 #include "noise.hpp"
+#include "peer_library.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -75,8 +76,7 @@ CLI::Validator a_number() {
 
 /// "A:B" (doubled from A to B), or "A,B,C".
 std::string parse_sizes(const std::string& text, std::vector<std::uint64_t>* sizes) {
-  const std::string expected =
-      "--sizes " + text + ": expected BYTES, FROM:TO or A,B,C, with K, M, G";
+  std::string expected = "--sizes " + text + ": expected BYTES, FROM:TO or A,B,C, with K, M, G";
   sizes->clear();
   const auto colon = text.find(':');
   if (colon != std::string::npos) {
@@ -99,6 +99,7 @@ std::string parse_points(const std::vector<std::string>& words, Options* o) {
   for (const std::string& word : words) {
     unsigned long long bytes = 0;
     unsigned partitions = 0, iterations = 0, warmup = 0;
+    // NOLINTNEXTLINE(cert-err34-c): a number out of range is refused below, or names another point
     if (std::sscanf(word.c_str(), "%llu:%u:%u:%u", &bytes, &partitions, &iterations, &warmup) !=
             4 ||
         partitions == 0 || iterations == 0 || partitions % o->threads != 0 ||
@@ -139,7 +140,7 @@ std::string check_application(const Options& o, SizeIs kind) {
         return where + "an edge is of whole cells of 8 bytes" + two(size / 8 * 8, size / 8 * 8 + 8);
       count = 2 * (size / 8) * o.threads;
     } else if (kind == SizeIs::tile) {
-      const auto side = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(size / 8)));
+      const auto side = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(size) / 8));
       if (8 * side * side != size)
         return where + "a tile of N x N doubles has 8 N N bytes" +
                two(8 * side * side, 8 * (side + 1) * (side + 1));
@@ -151,6 +152,17 @@ std::string check_application(const Options& o, SizeIs kind) {
              (o.blocks > 0 ? " --blocks" : " --threads") + ", or smaller --sizes";
   }
   return {};
+}
+
+/// Opens the library of way `mpipcl`.
+std::string open_mpipcl(const Benchmark& benchmark, Options& o) {
+  const auto has_it = [](const std::vector<std::string>& ways) {
+    return std::ranges::count(ways, "mpipcl") > 0;
+  };
+  if (!has_it(o.ways) || !has_it(listed(benchmark.further_ways))) return {};
+  if (o.mpipcl.empty()) return "--ways mpipcl: --mpipcl FILE says where its library is";
+  const std::string why = open_peer_library(o.mpipcl, kMpipclNames, o.mpipcl_calls);
+  return why.empty() ? why : "--mpipcl: " + why;
 }
 
 std::string check(const Options& o, const Benchmark& benchmark) {
@@ -381,6 +393,10 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
   sub->add_option("--csv", o.csv, "write the samples there");
   sub->add_option("--variant", o.variant)->group("");
   if (!benchmark.is_of_lanes())
+    sub->add_option(
+        "--mpipcl", o.mpipcl,
+        "shared library of MPIPCL, for way mpipcl: built with the MPI that is measured");
+  if (!benchmark.is_of_lanes())
     sub->add_flag("--bare", o.is_bare,
                   "no guard rounds and no second series of the first way: so many rounds alone");
   sub->add_flag("--quiet", o.quiet, "no progress");
@@ -436,6 +452,7 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   std::string problem = parse_sizes(words.sizes, &o.sizes);
   if (problem.empty()) problem = parse_points(words.points, &o);
   if (problem.empty()) problem = check(o, benchmark);
+  if (problem.empty()) problem = open_mpipcl(benchmark, o);
   if (problem.empty()) return -1;
   if (print) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
   return 2;

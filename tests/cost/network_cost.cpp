@@ -103,7 +103,7 @@ struct Side {
 /// single-owner.
 class Handle {
  public:
-  explicit Handle(part::Request* request) {
+  explicit Handle(part::Request* request) : partitioned_(request->kind()) {
     partitioned_.request = request;
     partitioned_.send = dynamic_cast<part::SendRequest*>(request);
     partitioned_.receive = dynamic_cast<part::RecvRequest*>(request);

@@ -1,10 +1,10 @@
 // MPI_Waitsome, MPI_Testsome, MPI_Request_get_status_some.
 
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/complete_many.hpp"
-#include "mpi/partitioned/error.hpp"
-#include "mpi/partitioned/status.hpp"
-#include "mpi/partitioned/waiting.hpp"
+#include "mpi/requests/complete_many.hpp"
+#include "mpi/requests/error.hpp"
+#include "mpi/requests/status.hpp"
+#include "mpi/requests/waiting.hpp"
 
 namespace larklane::mpi {
 namespace {
@@ -12,10 +12,9 @@ namespace {
 /// The result of one poll of an array: the MPI's entries, then ours, in the caller's output arrays.
 struct Some {
   int code = MPI_SUCCESS;
-  int count = 0;                               ///< entries of the output arrays
-  bool native_active = false;                  ///< the MPI has requests that are active
-  const Communicator* communicator = nullptr;  ///< of our first failed request
-  int failure = MPI_SUCCESS;
+  int count = 0;               ///< entries of the output arrays
+  bool native_active = false;  ///< the MPI has requests that are active
+  Failure failure;             ///< of our first failed request
 };
 
 /// @return false: an error of the MPI ends the call
@@ -32,35 +31,34 @@ bool take_natives(const Next& next, Batch& batch, MPI_Request* requests, int* in
   return true;
 }
 
-void take_ours(const Batch& batch, int* indices, MPI_Status* statuses, Some* some) {
+void take_ours(const Batch& batch, Pass& pass, MPI_Request* requests, int* indices,
+               MPI_Status* statuses, Some* some) {
   const int natives = some->count;
   const bool natives_have_errors = some->code == MPI_ERR_IN_STATUS;
   Scratch<int> codes(batch.count());
   for (int i = 0; i < batch.count(); ++i) {
-    if (!batch.is_active(i)) continue;
-    const part::Completion completion = batch.ours(i)->request->poll();
-    if (completion == part::Completion::pending) continue;
-    const int code = finish_round(*batch.ours(i), completion, status_at(statuses, some->count));
-    if (code != MPI_SUCCESS && some->failure == MPI_SUCCESS) {
-      some->failure = code;
-      some->communicator = batch.ours(i)->communicator.get();
-    }
-    codes[some->count] = code;
+    if (batch.ours(i) == nullptr) continue;
+    const Completion completion = batch.ours(i)->poll(pass);
+    if (completion == Completion::pending || completion == Completion::inactive) continue;
+    const Failure failure =
+        finish_round(*batch.ours(i), completion, requests + i, status_at(statuses, some->count));
+    if (failure.code != MPI_SUCCESS && some->failure.code == MPI_SUCCESS) some->failure = failure;
+    codes[some->count] = failure.code;
     indices[some->count++] = i;
   }
-  if (some->failure != MPI_SUCCESS) some->code = MPI_ERR_IN_STATUS;
+  if (some->failure.code != MPI_SUCCESS) some->code = MPI_ERR_IN_STATUS;
   if (some->code != MPI_ERR_IN_STATUS || statuses == MPI_STATUSES_IGNORE) return;
   for (int k = natives_have_errors ? natives : 0; k < some->count; ++k) {
     statuses[k].MPI_ERROR = k < natives ? MPI_SUCCESS : codes[k];
   }
 }
 
-Some look(const Next& next, Batch& batch, MPI_Request* requests, int* indices,
+Some look(const Next& next, Batch& batch, Pass& pass, MPI_Request* requests, int* indices,
           MPI_Status* statuses) {
   Some some;
   if (!take_natives(next, batch, requests, indices, statuses, &some)) return some;
-  take_ours(batch, indices, statuses, &some);
-  if (some.failure != MPI_SUCCESS) raise_code(some.communicator, some.failure);
+  take_ours(batch, pass, requests, indices, statuses, &some);
+  if (some.failure.code != MPI_SUCCESS) raise_code_at(some.failure.target, some.failure.code);
   return some;
 }
 
@@ -88,12 +86,14 @@ int Waitsome(const Next& next, int incount, MPI_Request array_of_requests[], int
   }
   Waiting waiting;
   for (;;) {
-    const Some some = look(next, batch, array_of_requests, array_of_indices, array_of_statuses);
+    Pass pass;
+    const Some some =
+        look(next, batch, pass, array_of_requests, array_of_indices, array_of_statuses);
     if (some.count > 0 || some.code != MPI_SUCCESS) {
       *outcount = some.count;
       return some.code;
     }
-    waiting.idle();
+    waiting.idle(pass);
   }
 }
 
@@ -107,7 +107,8 @@ int Testsome(const Next& next, int incount, MPI_Request array_of_requests[], int
     return raise_null("MPI_Testsome");
   Batch batch(incount, array_of_requests);
   const bool was_active = batch.any_active();
-  const Some some = look(next, batch, array_of_requests, array_of_indices, array_of_statuses);
+  Pass pass;
+  const Some some = look(next, batch, pass, array_of_requests, array_of_indices, array_of_statuses);
   *outcount = some.count;
   if (some.count == 0 && some.code == MPI_SUCCESS) {
     if (!was_active && !some.native_active) {
@@ -135,10 +136,12 @@ int Request_get_status_some(const Next& next, int incount, const MPI_Request arr
                        : MPI_SUCCESS;
   if (code != MPI_SUCCESS) return code;
   if (*outcount == MPI_UNDEFINED && batch.any_active()) *outcount = 0;
+  Pass pass;
   for (int i = 0; i < incount; ++i) {
-    if (!batch.is_active(i) || batch.ours(i)->request->poll() == part::Completion::pending)
-      continue;
-    set_finished(status_at(array_of_statuses, *outcount), *batch.ours(i));
+    if (batch.ours(i) == nullptr) continue;
+    const Completion completion = batch.ours(i)->poll(pass);
+    if (completion == Completion::pending || completion == Completion::inactive) continue;
+    batch.ours(i)->fill(status_at(array_of_statuses, *outcount));
     array_of_indices[(*outcount)++] = i;
   }
   if (*outcount == 0) Process::get().poke_native();

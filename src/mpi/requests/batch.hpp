@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "mpi/abi/handles.hpp"
-#include "mpi/partitioned/carrier.hpp"
+#include "mpi/requests/request.hpp"
 
 namespace larklane::mpi {
 
@@ -18,7 +18,7 @@ constexpr bool any_null(const MPI_Status* status, const Results*... results) noe
 
 /// Our request behind the program's pointer. Null for a request of the MPI, and for a null pointer,
 /// which the MPI refuses.
-inline Partitioned* find_carrier_at(const MPI_Request* request) noexcept {
+inline Request* find_carrier_at(const MPI_Request* request) noexcept {
   return request != nullptr ? find_carrier(*request) : nullptr;
 }
 
@@ -79,11 +79,9 @@ class Batch {
   MPI_Request* natives() noexcept { return natives_.data(); }
   MPI_Request native_at(int i) const noexcept { return natives_[i]; }
   /// Our request of entry `i`; null if the entry is not ours.
-  Partitioned* ours(int i) const noexcept { return ours_[i]; }
+  Request* ours(int i) const noexcept { return ours_[i]; }
   /// True if the entry is ours and in a round.
-  bool is_active(int i) const noexcept {
-    return ours_[i] != nullptr && ours_[i]->request->active();
-  }
+  bool is_active(int i) const noexcept { return ours_[i] != nullptr && ours_[i]->is_active(); }
   bool any_active() const noexcept {
     for (int i = 0; i < count_; ++i) {
       if (is_active(i)) return true;
@@ -104,7 +102,7 @@ class Batch {
   int count_;
   int native_count_ = 0;
   Scratch<MPI_Request> natives_;
-  Scratch<Partitioned*> ours_;
+  Scratch<Request*> ours_;
 };
 
 }  // namespace larklane::mpi

@@ -1,4 +1,4 @@
-#include "mpi/partitioned/status.hpp"
+#include "mpi/requests/status.hpp"
 
 #include "mpi/abi/next.hpp"
 
@@ -18,15 +18,8 @@ void set_empty(MPI_Status* status) {
   if (is_wanted(status)) set(status, MPI_ANY_SOURCE, MPI_ANY_TAG, 0);
 }
 
-void set_finished(MPI_Status* status, const Partitioned& request) {
-  if (!is_wanted(status)) return;
-  if (request.send != nullptr) {
-    set_empty(status);
-  } else if (request.is_null_process()) {
-    set(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
-  } else {
-    set(status, request.peer, request.tag, request.request->total_bytes());
-  }
+void set_received(MPI_Status* status, int source, int tag, std::uint64_t bytes) {
+  if (is_wanted(status)) set(status, source, tag, bytes);
 }
 
 }  // namespace larklane::mpi

@@ -1,18 +1,20 @@
 // MPI_Waitall, MPI_Testall, MPI_Request_get_status_all.
 
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/complete_many.hpp"
-#include "mpi/partitioned/error.hpp"
-#include "mpi/partitioned/status.hpp"
-#include "mpi/partitioned/waiting.hpp"
+#include "mpi/requests/complete_many.hpp"
+#include "mpi/requests/error.hpp"
+#include "mpi/requests/status.hpp"
+#include "mpi/requests/waiting.hpp"
 
 namespace larklane::mpi {
 
-int finish_round(Partitioned& ours, part::Completion completion, MPI_Status* status) {
-  const int code = completion == part::Completion::failed ? failure_code(ours) : MPI_SUCCESS;
-  set_finished(status, ours);
-  ours.request->finish();
-  return code;
+Failure finish_round(Request& ours, Completion completion, MPI_Request* handle,
+                     MPI_Status* status) {
+  Failure failure;
+  if (completion == Completion::failed) failure = {ours.failure_code(), ours.error_target()};
+  ours.fill(status);
+  ours.finish(handle);
+  return failure;
 }
 
 unsigned next_turn() noexcept {
@@ -26,25 +28,29 @@ namespace {
 class Rounds {
  public:
   explicit Rounds(const Batch& batch) : batch_(batch), completion_(batch.count()) {
-    for (int i = 0; i < batch.count(); ++i) completion_[i] = part::Completion::pending;
+    for (int i = 0; i < batch.count(); ++i) completion_[i] = Completion::pending;
   }
   /// Polls the pending ones. @return the number that remain pending
-  int poll() {
+  int poll(Pass& pass) {
     int pending = 0;
     for (int i = 0; i < batch_.count(); ++i) {
-      if (!batch_.is_active(i) || completion_[i] != part::Completion::pending) continue;
-      completion_[i] = batch_.ours(i)->request->poll();
-      if (completion_[i] == part::Completion::pending) ++pending;
-      if (completion_[i] == part::Completion::failed) failed_ = true;
+      if (batch_.ours(i) == nullptr || completion_[i] != Completion::pending) continue;
+      completion_[i] = batch_.ours(i)->poll(pass);
+      if (completion_[i] == Completion::pending) ++pending;
+      if (completion_[i] == Completion::failed) failed_ = true;
     }
     return pending;
   }
   bool any_failed() const noexcept { return failed_; }
-  part::Completion operator[](int i) const noexcept { return completion_[i]; }
+  /// True if the round of entry `i` has ended, and finish_round() is due.
+  bool is_over(int i) const noexcept {
+    return completion_[i] == Completion::complete || completion_[i] == Completion::failed;
+  }
+  Completion operator[](int i) const noexcept { return completion_[i]; }
 
  private:
   const Batch& batch_;
-  Scratch<part::Completion> completion_;
+  Scratch<Completion> completion_;
   bool failed_ = false;
 };
 
@@ -64,10 +70,13 @@ int call_native_if_any(Batch& batch, MPI_Request* requests, MPI_Status* statuses
 }
 
 /// Ends our rounds after all requests, the MPI's and ours, have completed without a failure.
-int commit(const Batch& batch, const Rounds& rounds, MPI_Status* statuses) {
+int commit(const Batch& batch, const Rounds& rounds, MPI_Request* requests, MPI_Status* statuses) {
   for (int i = 0; i < batch.count(); ++i) {
-    if (batch.is_active(i))
-      static_cast<void>(finish_round(*batch.ours(i), rounds[i], status_at(statuses, i)));
+    if (batch.ours(i) == nullptr) continue;
+    if (rounds.is_over(i))
+      finish_round(*batch.ours(i), rounds[i], requests + i, status_at(statuses, i));
+    else
+      set_empty(status_at(statuses, i));
   }
   return MPI_SUCCESS;
 }
@@ -76,9 +85,8 @@ int commit(const Batch& batch, const Rounds& rounds, MPI_Status* statuses) {
 /// @param natives_done         the MPI has filled the statuses of its entries
 /// @param natives_have_errors  and their MPI_ERROR
 int commit_failed(const Batch& batch, const Rounds& rounds, bool natives_done,
-                  bool natives_have_errors, MPI_Status* statuses) {
-  const Communicator* communicator = nullptr;
-  int first_code = MPI_SUCCESS;
+                  bool natives_have_errors, MPI_Request* requests, MPI_Status* statuses) {
+  Failure first;
   for (int i = 0; i < batch.count(); ++i) {
     MPI_Status* const status = status_at(statuses, i);
     int code = MPI_SUCCESS;
@@ -87,20 +95,18 @@ int commit_failed(const Batch& batch, const Rounds& rounds, bool natives_done,
       const bool is_null = batch.native_at(i) == handles().request_null;
       code = natives_done || is_null ? MPI_SUCCESS : MPI_ERR_PENDING;
       if (!natives_done && is_null) set_empty(status);
-    } else if (!batch.is_active(i)) {
+    } else if (rounds[i] == Completion::inactive) {
       set_empty(status);
-    } else if (rounds[i] == part::Completion::pending) {
+    } else if (rounds[i] == Completion::pending) {
       code = MPI_ERR_PENDING;
     } else {
-      code = finish_round(*batch.ours(i), rounds[i], status);
-      if (code != MPI_SUCCESS && first_code == MPI_SUCCESS) {
-        first_code = code;
-        communicator = batch.ours(i)->communicator.get();
-      }
+      const Failure failure = finish_round(*batch.ours(i), rounds[i], requests + i, status);
+      code = failure.code;
+      if (code != MPI_SUCCESS && first.code == MPI_SUCCESS) first = failure;
     }
     if (is_wanted(status)) status->MPI_ERROR = code;
   }
-  if (first_code != MPI_SUCCESS) raise_code(communicator, first_code);
+  if (first.code != MPI_SUCCESS) raise_code_at(first.target, first.code);
   return MPI_ERR_IN_STATUS;
 }
 
@@ -112,7 +118,7 @@ int finish_after_failure(const Next& next, Batch& batch, const Rounds& rounds,
     return next.Testall(batch.count(), batch.natives(), &flag, statuses);
   });
   const bool in_status = code == MPI_ERR_IN_STATUS;
-  return commit_failed(batch, rounds, flag != 0 || in_status, in_status, statuses);
+  return commit_failed(batch, rounds, flag != 0 || in_status, in_status, requests, statuses);
 }
 
 }  // namespace
@@ -130,7 +136,11 @@ int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
   Batch batch(count, array_of_requests);
   Rounds rounds(batch);
   Waiting waiting;
-  while (rounds.poll() > 0 && !rounds.any_failed()) waiting.idle();
+  for (;;) {
+    Pass pass;
+    if (rounds.poll(pass) == 0 || rounds.any_failed()) break;
+    waiting.idle(pass);
+  }
   if (rounds.any_failed())
     return finish_after_failure(next, batch, rounds, array_of_requests, array_of_statuses);
   // The MPI may block now: no request that it waits for needs our progress, because the last comer
@@ -139,10 +149,11 @@ int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
     return next.Waitall(count, batch.natives(), array_of_statuses);
   });
   if (code == MPI_ERR_IN_STATUS) {
-    static_cast<void>(commit_failed(batch, rounds, true, true, array_of_statuses));
+    static_cast<void>(
+        commit_failed(batch, rounds, true, true, array_of_requests, array_of_statuses));
     return code;
   }
-  commit(batch, rounds, array_of_statuses);
+  commit(batch, rounds, array_of_requests, array_of_statuses);
   return code;
 }
 
@@ -156,7 +167,8 @@ int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* f
     return raise_null("MPI_Testall");
   Batch batch(count, array_of_requests);
   Rounds rounds(batch);
-  const int pending = rounds.poll();
+  Pass pass;
+  const int pending = rounds.poll(pass);
   if (rounds.any_failed()) {
     *flag = 1;
     return finish_after_failure(next, batch, rounds, array_of_requests, array_of_statuses);
@@ -172,9 +184,10 @@ int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* f
     return next.Testall(count, batch.natives(), flag, array_of_statuses);
   });
   if (code == MPI_ERR_IN_STATUS) {
-    static_cast<void>(commit_failed(batch, rounds, true, true, array_of_statuses));
+    static_cast<void>(
+        commit_failed(batch, rounds, true, true, array_of_requests, array_of_statuses));
   } else if (code == MPI_SUCCESS && *flag != 0) {
-    commit(batch, rounds, array_of_statuses);
+    commit(batch, rounds, array_of_requests, array_of_statuses);
   }
   return code;
 }
@@ -188,7 +201,8 @@ int Request_get_status_all(const Next& next, int count, const MPI_Request array_
     return raise_null("MPI_Request_get_status_all");
   Batch batch(count, array_of_requests);
   Rounds rounds(batch);
-  if (rounds.poll() > 0) {
+  Pass pass;
+  if (rounds.poll(pass) > 0) {
     *flag = 0;
     Process::get().poke_native();
     return MPI_SUCCESS;
@@ -199,7 +213,10 @@ int Request_get_status_all(const Next& next, int count, const MPI_Request array_
                                             : set_empty_but_ours(batch, array_of_statuses);
   if (code != MPI_SUCCESS || *flag == 0) return code;
   for (int i = 0; i < count; ++i) {
-    if (batch.is_active(i)) set_finished(status_at(array_of_statuses, i), *batch.ours(i));
+    if (rounds.is_over(i))
+      batch.ours(i)->fill(status_at(array_of_statuses, i));
+    else if (batch.ours(i) != nullptr)
+      set_empty(status_at(array_of_statuses, i));
   }
   return MPI_SUCCESS;
 }

@@ -9,9 +9,11 @@
 
 #include "base/status.hpp"
 #include "mpi/abi/handles.hpp"
-#include "mpi/partitioned/carrier.hpp"
+#include "mpi/requests/request.hpp"
 
 namespace larklane::mpi {
+
+class Communicator;
 
 /// An error code of class `error_class` with the text `sentence`, preceded by our name and rank.
 /// Each class keeps only its latest text. Where the MPI makes no codes, returns the class itself,
@@ -24,6 +26,9 @@ int error_code(int error_class, const std::string& sentence);
 int raise(const Communicator* communicator, int error_class, const std::string& sentence);
 /// The same with an existing code.
 int raise_code(const Communicator* communicator, int code);
+/// The same with the handler of `target`; comm_null: no handler.
+int raise_at(MPI_Comm target, int error_class, const std::string& sentence);
+int raise_code_at(MPI_Comm target, int code);
 
 /// Calls the error handler for the calling thread's last noted error.
 [[gnu::noinline]] int settle_failure(int code);
@@ -36,15 +41,9 @@ inline int settle(int code) {
 
 /// The MPI class of an error (rule E1).
 int error_class_of(Errc errc) noexcept;
-/// "partitioned send to rank 3, tag 7, 8 partitions"
-std::string description(const Partitioned& request);
-/// Raises the error of a refused call on a request: class and sentence come from the engine's
-/// status.
-int raise_refused(const Partitioned& request, const char* call, Status status,
-                  const std::string& what);
+/// Raises the error of a refused call on a request: class and sentence come from the status.
+int raise_refused(const Request& request, const char* call, Status status);
 /// Raises the error of a call on our requests that gives no place for one of its results.
 int raise_null(const char* call);
-/// The error code of a failed round. Notes no error.
-int failure_code(const Partitioned& request);
 
 }  // namespace larklane::mpi

@@ -1,8 +1,9 @@
 #pragma once
 // Writes MPI_Status by public fields and MPI calls only: its layout differs between the three ABIs.
 
+#include <cstdint>
+
 #include "mpi/abi/handles.hpp"
-#include "mpi/partitioned/carrier.hpp"
 
 namespace larklane::mpi {
 
@@ -14,8 +15,7 @@ inline bool is_wanted(const MPI_Status* status) noexcept {
 /// The empty status (MPI 4.0, 3.7.3) except MPI_ERROR, which only calls on arrays set. Does nothing
 /// if the status is ignored.
 void set_empty(MPI_Status* status);
-/// The status of a finished round, except MPI_ERROR. A receive reports all its bytes, a send the
-/// empty status.
-void set_finished(MPI_Status* status, const Partitioned& request);
+/// The status of a received message, except MPI_ERROR. Does nothing if the status is ignored.
+void set_received(MPI_Status* status, int source, int tag, std::uint64_t bytes);
 
 }  // namespace larklane::mpi

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "mpi/partitioned/carrier.hpp"
+#include "mpi/requests/request.hpp"
 #include "mpi/world/process.hpp"
 #include "part/backoff.hpp"
 
@@ -24,8 +24,9 @@ class Waiting {
   /// Call after polls that completed nothing. In the first 256 turns a peer's answer takes
   /// nanoseconds, so only every 32nd turn makes progress in the MPI. Later turns each do: the peer
   /// may need our native progress to answer at all. A poll that moved data restarts the turns.
-  void idle() noexcept {
-    if (const std::uint64_t moved = part::runs_moved_by_this_thread(); moved != moved_) {
+  void idle(const Pass& pass = {}) noexcept {
+    if (const std::uint64_t moved = part::runs_moved_by_this_thread();
+        moved != moved_ || pass.moved) {
       moved_ = moved;
       turns_ = 0;
       backoff_.reset();

@@ -1,4 +1,4 @@
-#include "mpi/partitioned/error.hpp"
+#include "mpi/requests/error.hpp"
 
 #include <cstring>
 #include <map>
@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/printable.hpp"
 #include "mpi/abi/next.hpp"
+#include "mpi/world/communicator.hpp"
 #include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
@@ -87,10 +88,14 @@ int error_code(int error_class, const std::string& sentence) {
   return error_class;
 }
 
-int raise_code(const Communicator* communicator, int code) {
-  const MPI_Comm target = communicator != nullptr ? communicator->error_target() : default_target();
+int raise_code_at(MPI_Comm target, int code) {
   noted = {target, code};
   return code;
+}
+
+int raise_code(const Communicator* communicator, int code) {
+  return raise_code_at(communicator != nullptr ? communicator->error_target() : default_target(),
+                       code);
 }
 
 int settle_failure(int code) {
@@ -98,6 +103,10 @@ int settle_failure(int code) {
   if (error.code != MPI_SUCCESS && error.target != handles().comm_null)
     next_pmpi().Comm_call_errhandler(error.target, error.code);
   return code;
+}
+
+int raise_at(MPI_Comm target, int error_class, const std::string& sentence) {
+  return raise_code_at(target, error_code(error_class, sentence));
 }
 
 int raise(const Communicator* communicator, int error_class, const std::string& sentence) {
@@ -128,50 +137,29 @@ int error_class_of(Errc errc) noexcept {
   }
 }
 
-std::string description(const Partitioned& request) {
-  const bool is_null = request.is_null_process();
-  return std::string("partitioned ") + (request.send != nullptr ? "send to " : "receive from ") +
-         (is_null ? std::string("MPI_PROC_NULL") : "rank " + std::to_string(request.peer)) +
-         ", tag " + std::to_string(request.tag) + ", " +
-         std::to_string(request.request->partitions()) + " partitions";
-}
-
-int raise_refused(const Partitioned& request, const char* call, Status status,
-                  const std::string& what) {
-  std::string sentence = std::string(call) + " on " + description(request) + ": ";
+int raise_refused(const Request& request, const char* call, Status status) {
+  std::string sentence = std::string(call) + " on " + request.description() + ": ";
   switch (status.code()) {
-    case Errc::kInvalidArgument:
-      sentence += what + " is out of range: expected 0 to " +
-                  std::to_string(request.request->partitions() - 1);
-      break;
-    case Errc::kAlreadyReady:
-      sentence += what + " has already been marked ready in this round: expected once";
-      break;
     case Errc::kNotActive:
       sentence += "the request is inactive: expected MPI_Start before";
       break;
     case Errc::kAlreadyActive:
       sentence += "the request is active: expected its completion before";
       break;
+    case Errc::kWrongKind:
+      sentence += "the request is of another kind: expected one that the call serves";
+      break;
     default: {
-      const std::string reason = request.request->error_text();
+      const std::string reason = request.reason();
       sentence += reason.empty() ? errc_name(status.code()) : reason;
     }
   }
-  return raise(request.communicator.get(), error_class_of(status.code()), sentence);
+  return raise_at(request.error_target(), error_class_of(status.code()), sentence);
 }
 
 int raise_null(const char* call) {
   return raise(nullptr, MPI_ERR_ARG,
                std::string(call) + ": a null pointer: expected a place for each result");
-}
-
-int failure_code(const Partitioned& request) {
-  const Status status = request.request->error();
-  const std::string reason = request.request->error_text();
-  return error_code(
-      error_class_of(status.code()),
-      description(request) + ": " + (reason.empty() ? errc_name(status.code()) : reason));
 }
 
 }  // namespace larklane::mpi

@@ -1,10 +1,10 @@
 // MPI_Waitany, MPI_Testany, MPI_Request_get_status_any.
 
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/complete_many.hpp"
-#include "mpi/partitioned/error.hpp"
-#include "mpi/partitioned/status.hpp"
-#include "mpi/partitioned/waiting.hpp"
+#include "mpi/requests/complete_many.hpp"
+#include "mpi/requests/error.hpp"
+#include "mpi/requests/status.hpp"
+#include "mpi/requests/waiting.hpp"
 
 namespace larklane::mpi {
 namespace {
@@ -17,28 +17,30 @@ struct Found {
   bool native_active = false;  ///< the MPI has requests that are active
 };
 
-/// Our first request that is not pending, from a start that depends on `turn`; null if none is.
-Partitioned* find_complete(const Batch& batch, unsigned turn, int* index,
-                           part::Completion* completion) {
+/// Our first complete request, from a start that depends on `turn`; null if none has.
+Request* find_complete(const Batch& batch, unsigned turn, Pass& pass, int* index,
+                       Completion* completion) {
   const int count = batch.count();
   const int start = static_cast<int>(turn % static_cast<unsigned>(count));
   for (int k = 0; k < count; ++k) {
     const int i = (start + k) % count;
-    if (!batch.is_active(i)) continue;
-    *completion = batch.ours(i)->request->poll();
-    if (*completion == part::Completion::pending) continue;
+    if (batch.ours(i) == nullptr) continue;
+    *completion = batch.ours(i)->poll(pass);
+    if (*completion == Completion::pending || *completion == Completion::inactive) continue;
     *index = i;
     return batch.ours(i);
   }
   return nullptr;
 }
 
-bool complete_ours(const Batch& batch, unsigned turn, MPI_Status* status, Found* found) {
-  part::Completion completion;
-  Partitioned* const ours = find_complete(batch, turn, &found->index, &completion);
+bool complete_ours(const Batch& batch, unsigned turn, Pass& pass, MPI_Request* requests,
+                   MPI_Status* status, Found* found) {
+  Completion completion;
+  Request* const ours = find_complete(batch, turn, pass, &found->index, &completion);
   if (ours == nullptr) return false;
-  const int code = finish_round(*ours, completion, status);
-  found->code = code == MPI_SUCCESS ? MPI_SUCCESS : raise_code(ours->communicator.get(), code);
+  const Failure failure = finish_round(*ours, completion, requests + found->index, status);
+  found->code =
+      failure.code == MPI_SUCCESS ? MPI_SUCCESS : raise_code_at(failure.target, failure.code);
   found->done = true;
   return true;
 }
@@ -66,15 +68,15 @@ int complete_nothing(int* index, MPI_Status* status) {
 }
 
 /// Polls the MPI's requests and ours once; the MPI's come first in every other call.
-Found look(const Next& next, Batch& batch, unsigned turn, MPI_Request* requests,
+Found look(const Next& next, Batch& batch, unsigned turn, Pass& pass, MPI_Request* requests,
            MPI_Status* status) {
   Found found;
   if (turn % 2 == 0) {
-    if (!complete_ours(batch, turn / 2, status, &found))
+    if (!complete_ours(batch, turn / 2, pass, requests, status, &found))
       complete_native(next, batch, requests, status, &found);
   } else {
     if (!complete_native(next, batch, requests, status, &found))
-      complete_ours(batch, turn / 2, status, &found);
+      complete_ours(batch, turn / 2, pass, requests, status, &found);
   }
   return found;
 }
@@ -100,12 +102,13 @@ int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* i
   const unsigned turn = next_turn();
   Waiting waiting;
   for (;;) {
-    const Found found = look(next, batch, turn, array_of_requests, status);
+    Pass pass;
+    const Found found = look(next, batch, turn, pass, array_of_requests, status);
     if (found.done) {
       *index = found.index;
       return found.code;
     }
-    waiting.idle();
+    waiting.idle(pass);
   }
 }
 
@@ -118,7 +121,8 @@ int Testany(const Next& next, int count, MPI_Request array_of_requests[], int* i
   if (any_null(status, index, flag)) [[unlikely]]
     return raise_null("MPI_Testany");
   Batch batch(count, array_of_requests);
-  const Found found = look(next, batch, next_turn(), array_of_requests, status);
+  Pass pass;
+  const Found found = look(next, batch, next_turn(), pass, array_of_requests, status);
   *index = found.index;
   *flag = found.done ? 1 : 0;
   if (found.done) return found.code;
@@ -139,10 +143,11 @@ int Request_get_status_any(const Next& next, int count, const MPI_Request array_
   if (any_null(status, index, flag)) [[unlikely]]
     return raise_null("MPI_Request_get_status_any");
   Batch batch(count, array_of_requests);
-  part::Completion completion;
-  if (const Partitioned* const ours = find_complete(batch, next_turn(), index, &completion)) {
+  Completion completion;
+  Pass pass;
+  if (const Request* const ours = find_complete(batch, next_turn(), pass, index, &completion)) {
     *flag = 1;
-    set_finished(status, *ours);
+    ours->fill(status);
     return MPI_SUCCESS;
   }
   if (batch.native_count() == 0 && !batch.any_active()) {

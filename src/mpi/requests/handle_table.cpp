@@ -1,4 +1,4 @@
-#include "mpi/partitioned/handle_table.hpp"
+#include "mpi/requests/handle_table.hpp"
 
 #include <algorithm>
 #include <bit>

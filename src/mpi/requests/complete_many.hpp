@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "mpi/abi/handles.hpp"
-#include "mpi/partitioned/batch.hpp"
-#include "part/engine.hpp"
+#include "mpi/requests/batch.hpp"
 
 namespace larklane::mpi {
 
@@ -14,9 +13,15 @@ inline MPI_Status* status_at(MPI_Status* statuses, int i) noexcept {
   return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i;
 }
 
-/// Ends a round: fills the status and makes the request inactive. @return the round's error code;
-/// MPI_SUCCESS if it has not failed
-int finish_round(Partitioned& ours, part::Completion completion, MPI_Status* status);
+/// The error code of a round, and the communicator with the error handler for it.
+struct Failure {
+  int code = MPI_SUCCESS;  ///< MPI_SUCCESS: the round has not failed
+  MPI_Comm target{};
+};
+
+/// Ends the round of the request behind `*handle`: fills the status. The request may no longer
+/// exist afterwards.
+Failure finish_round(Request& ours, Completion completion, MPI_Request* handle, MPI_Status* status);
 
 /// A number that changes from call to call. It decides whether the MPI's requests or ours are
 /// polled first, and the index at which the poll of ours begins. So no request always comes last.

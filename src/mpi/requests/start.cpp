@@ -1,19 +1,18 @@
 // MPI_Start, MPI_Startall.
 
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/batch.hpp"
-#include "mpi/partitioned/carrier.hpp"
-#include "mpi/partitioned/error.hpp"
+#include "mpi/requests/batch.hpp"
+#include "mpi/requests/error.hpp"
 
 namespace larklane::mpi::face {
 
 int Start(const Next& next, MPI_Request* request) {
   if (no_carriers()) [[likely]]
     return next.Start(request);
-  Partitioned* const ours = find_carrier_at(request);
+  Request* const ours = find_carrier_at(request);
   if (ours == nullptr) return next.Start(request);
-  const Status status = ours->request->start();
-  return status.ok() ? MPI_SUCCESS : raise_refused(*ours, "MPI_Start", status, "");
+  const Status status = ours->start();
+  return status.ok() ? MPI_SUCCESS : raise_refused(*ours, "MPI_Start", status);
 }
 
 int Startall(const Next& next, int count, MPI_Request array_of_requests[]) {
@@ -24,11 +23,11 @@ int Startall(const Next& next, int count, MPI_Request array_of_requests[]) {
   Scratch<MPI_Request> natives(count);
   int native_count = 0;
   for (int i = 0; i < count; ++i) {
-    const Partitioned* const ours = find_carrier(array_of_requests[i]);
+    const Request* const ours = find_carrier(array_of_requests[i]);
     if (ours == nullptr) {
       natives[native_count++] = array_of_requests[i];
-    } else if (ours->request->active()) {
-      return raise_refused(*ours, "MPI_Startall", Errc::kAlreadyActive, "");
+    } else if (ours->is_active()) {
+      return raise_refused(*ours, "MPI_Startall", Errc::kAlreadyActive);
     }
   }
   if (native_count > 0) {
@@ -36,11 +35,11 @@ int Startall(const Next& next, int count, MPI_Request array_of_requests[]) {
     if (code != MPI_SUCCESS) return code;
   }
   for (int i = 0; i < count; ++i) {
-    Partitioned* const ours = find_carrier(array_of_requests[i]);
+    Request* const ours = find_carrier(array_of_requests[i]);
     if (ours == nullptr) continue;
     // Fails only if a handle is in the array twice, or its channel has failed.
-    const Status status = ours->request->start();
-    if (!status.ok()) return raise_refused(*ours, "MPI_Startall", status, "");
+    const Status status = ours->start();
+    if (!status.ok()) return raise_refused(*ours, "MPI_Startall", status);
   }
   return MPI_SUCCESS;
 }
