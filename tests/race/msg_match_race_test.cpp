@@ -186,7 +186,7 @@ void wildcards(Kind kind, std::uint64_t wild_from) {
 }
 TEST(MatchRace, WildcardsAndCancelledReceives) {
   wildcards(Kind::ordered, 0);
-  for (const std::uint64_t from : {0, 50, 250}) wildcards(Kind::lazy, from);
+  for (const std::uint32_t from : {0u, 50u, 250u}) wildcards(Kind::lazy, from);
 }
 
 // Keys without end: the engine grows while all threads insert, and no entry is lost.

@@ -88,14 +88,14 @@ TEST_F(CommunicatorTest, AMessageMatchesItsReceiveInEitherOrder) {
   const auto all = open_all(1);
   for (const bool is_expected : {true, false})
     for (const Mode mode : {Mode::standard, Mode::synchronous})
-      for (const int to : {0, 1})
+      for (const unsigned to : {0u, 1u})
         for (const std::uint64_t bytes : kLengths) {
           SCOPED_TRACE(std::to_string(bytes) + (is_expected ? " expected" : " unexpected"));
           auto from = random_bytes(bytes, bytes + 1);
           std::vector<std::byte> into(bytes);
           Pending* received = nullptr;
           if (is_expected) received = &receive(*all[to], 0, 7, bytes_of(into));
-          Pending* const sent = send(*all[0], to, 7, bytes_of(from), mode);
+          Pending* const sent = send(*all[0], static_cast<int>(to), 7, bytes_of(from), mode);
           EXPECT_EQ(sent == nullptr, mode == Mode::standard && bytes <= kEager);
           if (!is_expected) {
             job_.settle();

@@ -219,6 +219,7 @@ class MatchingEngine final {
   }
   void become_ordered_slow() noexcept;
   void become_ordered_locked() noexcept;
+  static MatchLink* take_queue(Bucket& bucket) noexcept;
   void grow_slow() noexcept;
   void grow_if_crowded() noexcept {
     if (is_crowded_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: a hint

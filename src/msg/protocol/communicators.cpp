@@ -89,7 +89,7 @@ Result<Communicator*> Communicators::sight(const ContextId& id) noexcept {
 }
 
 void Communicators::end_use(Communicator& communicator) noexcept {
-  // acq_rel: the last user deletes what others have used.
+  // acq_rel: the delete comes after all other uses.
   if (communicator.uses_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &communicator;
 }
 

@@ -129,7 +129,7 @@ class MessageLane final {
   std::byte* take_long_buffer_locked(std::uint64_t bytes) noexcept {
     return long_buffers_.take(bytes);
   }
-  /// For an ordinary message, without a limit: an operation whose `local` has room for `bytes`.
+  /// For an ordinary message, without a limit: an operation with `bytes` of room in `local`.
   /// Null: memory ran out.
   Operation* keep_locked(std::uint64_t bytes) noexcept;
   /// `connection` has put off a record.

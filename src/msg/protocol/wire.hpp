@@ -76,7 +76,7 @@ enum class OrdinaryKind : std::uint8_t {
   offer,           ///< tag; operation there; Offered
   close,           ///< -; -: the sender has freed it; no more records with the number
   retired,         ///< -; -: the number, of the other side, may name another one
-  native_payload,  ///< reserved: a header whose payload the MPI carries
+  native_payload,  ///< reserved: the MPI carries the payload
 };
 /// A communicator's number on the link, in a first word, beside the kind of record.
 struct OrdinaryWord {
