@@ -21,7 +21,7 @@ demo: setup ## what the project is for, shown on this machine (5 minutes the fir
 	@cmake --build --preset release --target demo_programs
 	@$(PYTHON) demo/demo.py build/release
 
-test: ## correctness tests in three builds: release, tsan, asan-ubsan (about an hour on two cores)
+test: ## correctness tests in three builds: release, tsan, asan-ubsan (about 35 minutes on two cores)
 	@$(PYTHON) scripts/dev/test.py
 
 nightly: ## make test, with every MPI and the tests that take minutes (2-3 hours)
@@ -31,7 +31,7 @@ check-fast: ## between edits: release build, unit, property and quick conformanc
 	@$(PYTHON) scripts/dev/test.py --fast
 
 bars: build ## every performance row; resumable; figures go to measurements/
-	@status=0; for rows in measure/bars papers/statements measure/savings policies/learned policies/timer papers/paper_figures papers/lane_figures measure/simulated; do $(PYTHON) scripts/$$rows.py || status=1; done; exit $$status
+	@status=0; for rows in measure/bars papers/statements measure/savings measure/snap policies/learned policies/timer papers/paper_figures papers/snap_figure papers/lane_figures measure/simulated; do $(PYTHON) scripts/$$rows.py || status=1; done; exit $$status
 
 mutants: ## one-line mutations of the engine, each of which a named test must kill
 	@$(PYTHON) scripts/dev/mutants.py

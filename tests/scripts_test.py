@@ -28,8 +28,8 @@ def load(name):
     return module
 
 
-bars, driver, learned, mutants, options, paper, savings, simulated, statements = map(
-    load, ("bars", "test", "learned", "mutants", "options_doc", "paper_figures", "savings", "simulated", "statements"))
+bars, driver, learned, mutants, options, paper, savings, simulated, snap, snap_figure, statements = map(
+    load, ("bars", "test", "learned", "mutants", "options_doc", "paper_figures", "savings", "simulated", "snap", "snap_figure", "statements"))
 stats = bars.stats
 
 
@@ -458,6 +458,36 @@ def test_budgets():
     assert not driver.over_budget(dict(driver.BUDGETS))
     assert driver.over_budget({"mp": 13.0}) == ["mp: 13.0 minutes, budget 9.0"] and driver.over_budget({"new": 0.1})
     assert driver.over_budget({**driver.BUDGETS, "mp": 11.0, "rdma": 4.3})[0].startswith("all: 4")
+
+
+def test_snap_predictions_hold_where_the_median_is_in_the_interval():
+    point = {"predicted": {"share": 0.3, "interval": [0.2, 0.4]}, f"saved over {snap.JOINED}": {"share": 0.45, "interval": [0.4, 0.5]}}
+    assert not snap.predictions_hold(point) and snap.intervals_meet(point)
+    point[f"saved over {snap.JOINED}"]["share"] = 0.4
+    assert snap.predictions_hold(point)
+    point[f"saved over {snap.JOINED}"]["interval"][0] = 0.41
+    assert not snap.intervals_meet(point)
+    assert snap.percent({"share": 0.257, "interval": [-0.01, 0.5]}) == "26 % (-1 to 50)"
+
+
+def test_snap_results_are_compared_without_date_and_times():
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "out")
+        for day, seconds in ((1, 2), (3, 4)):
+            file.write_text(f" Ran on {day}\n flux 7\n  Timing Summary\n {seconds}\n")
+            assert snap.result_of(file) == [" flux 7", "  "]
+
+
+def test_snap_figure():
+    """On 8 nodes a rank has 16 x 32 cells in y and z, on 256 it has 4 x 4."""
+    assert abs(snap_figure.group_us(256) - 160 * 16 * 48 * snap_figure.GRIND_NS / 1e3) < 1e-9
+    assert snap_figure.group_us(8) == 32 * snap_figure.group_us(256)
+    assert snap_figure.group_bytes(256) == 160 * 4 * 48 * 8 and snap_figure.group_bytes(8) == 160 * 24 * 48 * 8
+    sweep = snap_figure.Sweep(computing=60, wave=70, messages=80, partitioned=75)
+    assert sweep.share == 0.25
+    assert "--partitions 1 --threads 1" in snap_figure.words(8, snap_figure.JOINED) and "--partitions 16 --threads 1 " in snap_figure.words(8, snap_figure.ALONE)
+    for nodes, (y, z) in snap_figure.NODES.items():
+        assert y * z == nodes and snap_figure.NY % y == 0 and snap_figure.NZ % z == 0
 
 
 def test_mutants():

@@ -324,8 +324,15 @@ void add_simulate_options(CLI::App* command, larklane::tools::SimulateRequest* r
       ->add_option("--sweep", request->sweep,
                    "over a plane of ranks, from its corners; --rounds: sweeps")
       ->type_name("XxY");
-  command->add_option("--compute-us", request->compute_us, "of each rank of a sweep, each time")
+  command
+      ->add_option("--compute-us", request->compute_us,
+                   "of each partition of a rank of a sweep, each time")
       ->check(number_from(0, 1e7))
+      ->capture_default_str();
+  command
+      ->add_option("--blocks", request->blocks,
+                   "of a sweep, from each corner: each has messages of its own")
+      ->check(CLI::Range(1u, 256u))
       ->capture_default_str();
   command->add_option("--show", request->show, "what the table shows")
       ->check(CLI::IsMember({"exposed", "total", "bandwidth", "speedup", "transfers"}))

@@ -72,23 +72,27 @@ std::optional<sim::Sweep> sweep_of(const SimulateRequest& request) {
   if (std::sscanf(request.sweep.c_str(), "%2ux%2u%c", &sweep.columns, &sweep.rows, &rest) != 2 ||
       sweep.columns - 1 >= kSideMax || sweep.rows - 1 >= kSideMax)
     return std::nullopt;
+  sweep.channel.partitions = request.partitions;
+  sweep.channel.threads = threads_of(request);
+  sweep.blocks = request.blocks;
   sweep.compute_ps = whole_ps(request.compute_us * 1e3);
   return sweep;
 }
 
 /// @return the impossible part of a sweep; empty if it can be
 std::string sweep_refusal(const SimulateRequest& request) {
-  constexpr std::uint64_t kMarksMax = 1 << 17;
+  constexpr std::uint64_t kMarksMax = 1 << 18;  // half a minute for each number of groups
   const auto sweep = sweep_of(request);
   if (!sweep) return "--sweep: '" + request.sweep + "' is no plane of up to 16x16 ranks; say 8x8";
-  if (threads_of(request) != request.partitions)
-    return "--threads: in a sweep each partition has a thread; leave it out";
+  if (request.partitions % threads_of(request) != 0)
+    return "--threads: in a sweep each thread has as many partitions; say a divisor of " +
+           std::to_string(request.partitions);
   if (request.learns || request.is_receiver_late)
     return "--sweep goes with neither --learned nor --late-receiver";
   if (request.show == "bandwidth") return "--show: a sweep has no bandwidth; try speedup";
   if (request.searches) return "--sweep does not go with --search";
-  const std::uint64_t marks =
-      std::uint64_t{sweep->columns} * sweep->rows * sweep->corners * request.partitions;
+  const std::uint64_t marks = std::uint64_t{sweep->columns} * sweep->rows * sweep->corners *
+                              sweep->blocks * request.partitions;
   if (marks * model::kPatternPeriod > kMarksMax)
     return "--partitions: at most " + std::to_string(kMarksMax * request.partitions / marks / 2) +
            " on so many ranks";
@@ -297,6 +301,8 @@ void print_table(const SimulateRequest& request, const Setup& setup, const std::
   if (setup.sweep)
     std::printf("\n# a sweep from %u corners over %u x %u ranks that compute for %g us",
                 setup.sweep->corners, setup.sweep->columns, setup.sweep->rows, request.compute_us);
+  if (setup.sweep && setup.sweep->blocks > 1)
+    std::printf(" for each partition of %u blocks", setup.sweep->blocks);
   std::printf(", seed %llu\n%10s", static_cast<unsigned long long>(request.seed), "size");
   for (const std::uint32_t count : request.group_counts()) std::printf(" %10u", count);
   if (request.searches) std::printf(" %10s %8s", "table", "by");
@@ -350,11 +356,9 @@ void print_json(const SimulateRequest& request, const Setup& setup, const std::v
   if (request.adapts()) root["first_counted"] = setup.first_counted;
   if (!request.deadlines_us.empty()) root["deadlines_us"] = request.deadlines_us;
   if (setup.sweep)
-    root["sweep"] = {{"columns", setup.sweep->columns},
-                     {"rows", setup.sweep->rows},
-                     {"corners", setup.sweep->corners},
-                     {"compute_us", request.compute_us},
-                     {"steps", sim::steps(*setup.sweep)}};
+    root["sweep"] = {{"columns", setup.sweep->columns},  {"rows", setup.sweep->rows},
+                     {"corners", setup.sweep->corners},  {"blocks", setup.sweep->blocks},
+                     {"compute_us", request.compute_us}, {"steps", sim::steps(*setup.sweep)}};
   for (const sim::Parameter& each : sim::regime_named(request.regime)->parameters)
     root["parameters"].push_back(
         {{"name", each.name}, {"value", each.value}, {"source", each.source}});

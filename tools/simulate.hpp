@@ -24,7 +24,8 @@ struct SimulateRequest : Grid {
   std::optional<std::uint32_t> queues;
   std::optional<double> request_ns;
   std::string sweep;         ///< "8x8": over a plane of ranks; empty: one message
-  double compute_us = 1000;  ///< of a rank of the plane, for each corner
+  double compute_us = 1000;  ///< of a partition of a rank of the plane, for each corner and block
+  std::uint32_t blocks = 1;  ///< of a sweep, from each corner
   bool is_processor_free = false;
   bool is_receiver_late = false;
   std::uint32_t threads = 0;         ///< 0: one for each partition

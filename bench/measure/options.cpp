@@ -9,6 +9,7 @@
 #include "base/parse.hpp"
 #include "catalogue.hpp"
 #include "noise.hpp"
+#include "peer_library.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -151,6 +152,17 @@ std::string check_application(const Options& o, SizeIs kind) {
              (o.blocks > 0 ? " --blocks" : " --threads") + ", or smaller --sizes";
   }
   return {};
+}
+
+/// Opens the library of way `mpipcl`.
+std::string open_mpipcl(const Benchmark& benchmark, Options& o) {
+  const auto has_it = [](const std::vector<std::string>& ways) {
+    return std::ranges::count(ways, "mpipcl") > 0;
+  };
+  if (!has_it(o.ways) || !has_it(listed(benchmark.further_ways))) return {};
+  if (o.mpipcl.empty()) return "--ways mpipcl: --mpipcl FILE says where its library is";
+  const std::string why = open_peer_library(o.mpipcl, kMpipclNames, o.mpipcl_calls);
+  return why.empty() ? why : "--mpipcl: " + why;
 }
 
 std::string check(const Options& o, const Benchmark& benchmark) {
@@ -381,6 +393,10 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
   sub->add_option("--csv", o.csv, "write the samples there");
   sub->add_option("--variant", o.variant)->group("");
   if (!benchmark.is_of_lanes())
+    sub->add_option(
+        "--mpipcl", o.mpipcl,
+        "shared library of MPIPCL, for way mpipcl: built with the MPI that is measured");
+  if (!benchmark.is_of_lanes())
     sub->add_flag("--bare", o.is_bare,
                   "no guard rounds and no second series of the first way: so many rounds alone");
   sub->add_flag("--quiet", o.quiet, "no progress");
@@ -436,6 +452,7 @@ int parse_options(int argc, char** argv, bool print, Options* options) {
   std::string problem = parse_sizes(words.sizes, &o.sizes);
   if (problem.empty()) problem = parse_points(words.points, &o);
   if (problem.empty()) problem = check(o, benchmark);
+  if (problem.empty()) problem = open_mpipcl(benchmark, o);
   if (problem.empty()) return -1;
   if (print) std::fprintf(stderr, "larklane bench: %s\n", problem.c_str());
   return 2;

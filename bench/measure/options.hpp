@@ -1,6 +1,7 @@
 #pragma once
 // Options of a benchmark. Their names contain the units.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +25,11 @@ struct PointShape {
   std::uint64_t bytes;
   std::uint32_t partitions, iterations, warmup;
 };
+
+/// The calls of MPIPCL that way `mpipcl` makes.
+inline constexpr std::array kMpipclNames{"MPIP_Psend_init", "MPIP_Precv_init",  "MPIP_Start",
+                                         "MPIP_Pready",     "MPIP_Parrived",    "MPIP_Test",
+                                         "MPIP_Wait",       "MPIP_Request_free"};
 
 struct Options {
   std::string benchmark;
@@ -66,6 +72,8 @@ struct Options {
   std::uint32_t blocks = 0;               ///< of applications; 0: the application has none
   bool yields = false;   ///< a waiting thread yields: there are more threads than cores
   bool is_bare = false;  ///< only the requested rounds: no guards, no A/A
+  std::string mpipcl;    ///< file of the library; empty: there is none
+  std::array<void*, kMpipclNames.size()> mpipcl_calls{};
   std::string json, csv;
   bool quiet = false;
 

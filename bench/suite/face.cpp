@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "mpipcl.hpp"
 #include "partitioned.hpp"
 #include "put_window.hpp"
 #include "wait.hpp"
@@ -168,34 +169,46 @@ class Put final : public Face {
   std::vector<char> is_over_;
 };
 
+/// MPI-4's partitioned calls, or a library's.
+template <class Request>
 class Partitioned final : public Face {
  public:
-  explicit Partitioned(const FaceEnd& end)
+  Partitioned(const FaceEnd& end, const Options& options)
       : Face(end),
-        request_(make_partitioned(
-            {end.data, end.bytes, end.partitions, end.peer, kTag + end.route, end.is_sent})) {}
-  ~Partitioned() override { MPI_Request_free(&request_); }
+        request_({end.data, end.bytes, end.partitions, end.peer, kTag + end.route, end.is_sent},
+                 options) {}
 
-  void start() override { MPI_Start(&request_); }
-  void ready(std::uint32_t partition, std::uint32_t, bool) override {
-    MPI_Pready(static_cast<int>(partition), request_);
-  }
+  void start() override { request_.start(); }
+  void ready(std::uint32_t partition, std::uint32_t, bool) override { request_.ready(partition); }
   bool arrived(std::uint32_t partition, std::uint32_t) override {
-    int flag = 0;
-    MPI_Parrived(request_, static_cast<int>(partition), &flag);
-    return flag != 0;
+    return request_.arrived(partition);
   }
-  void finish() override { wait_for(&request_); }
-  bool claims_completion() override { return is_complete(request_); }
+  void finish() override {
+    wait_until([&] { return request_.test(); });
+  }
+  bool claims_completion() override { return request_.is_complete(); }
 
  private:
-  MPI_Request request_;
+  Request request_;
 };
 
 /// Faces without shared state.
 template <class Kind>
 class Alone final : public FaceWay {
   std::unique_ptr<Face> make(const FaceEnd& end) override { return std::make_unique<Kind>(end); }
+};
+
+template <class Request>
+class Partitions final : public FaceWay {
+ public:
+  explicit Partitions(const Options& options) : options_(options) {}
+
+ private:
+  std::unique_ptr<Face> make(const FaceEnd& end) override {
+    return std::make_unique<Partitioned<Request>>(end, options_);
+  }
+
+  const Options& options_;
 };
 
 /// A message a thread.
@@ -241,15 +254,17 @@ std::unique_ptr<Face> FaceWay::face(const FaceEnd& end) {
   return make(end);
 }
 
-std::unique_ptr<FaceWay> make_face_way(const std::string& name, std::uint32_t threads,
+std::unique_ptr<FaceWay> make_face_way(const std::string& name, const Options& options,
                                        std::span<std::byte> memory) {
   if (!missing(name).empty()) return nullptr;
+  const std::uint32_t threads = options.threads;
   if (name == "single") return std::make_unique<Alone<Single>>();
   if (name == "persistent") return std::make_unique<Alone<Persistent>>();
   if (name == "multiple") return std::make_unique<Messages>(threads, false);
   if (name == "thread-comms") return std::make_unique<Messages>(threads, true);
   if (name == "rma") return std::make_unique<Puts>(threads, memory);
-  if (name == "partitioned") return std::make_unique<Alone<Partitioned>>();
+  if (name == "partitioned") return std::make_unique<Partitions<MpiRequest>>(options);
+  if (name == "mpipcl") return std::make_unique<Partitions<MpipclRequest>>(options);
   return nullptr;
 }
 

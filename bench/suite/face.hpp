@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "measure/options.hpp"
+
 namespace larklane::bench {
 
 /// One end of a face.
@@ -70,10 +72,10 @@ class FaceWay {
 
 /// Collective over all ranks, as its destruction is.
 /// @param name     a way of bench/benchmarks.def
-/// @param threads  the same on all ranks
+/// @param options  `threads` is the same on all ranks; they outlive the way
 /// @param memory   of this rank: contains all faces that it receives; outlives the way
 /// @return null if this MPI can't
-std::unique_ptr<FaceWay> make_face_way(const std::string& name, std::uint32_t threads,
+std::unique_ptr<FaceWay> make_face_way(const std::string& name, const Options& options,
                                        std::span<std::byte> memory);
 /// Routes are below this.
 inline constexpr int kRoutesMax = 32;

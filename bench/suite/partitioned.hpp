@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "measure/options.hpp"
+
 // Every file that calls them needs this: one strong reference would need a definition.
 #pragma weak MPI_Psend_init
 #pragma weak MPI_Precv_init
@@ -64,5 +66,34 @@ inline bool is_complete(MPI_Request request) {
   MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
   return flag != 0;
 }
+
+/// A request of the MPI's own calls. Thread safety: several threads may call ready() and arrived(),
+/// each for its own partitions; all else is single-owner.
+class MpiRequest {
+ public:
+  explicit MpiRequest(const PartitionedEnd& end, const Options& = {})
+      : request_(make_partitioned(end)) {}
+  ~MpiRequest() { MPI_Request_free(&request_); }
+  MpiRequest(const MpiRequest&) = delete;
+  MpiRequest& operator=(const MpiRequest&) = delete;
+
+  void start() { MPI_Start(&request_); }
+  void ready(std::uint32_t partition) { MPI_Pready(static_cast<int>(partition), request_); }
+  bool arrived(std::uint32_t partition) {
+    int flag = 0;
+    MPI_Parrived(request_, static_cast<int>(partition), &flag);
+    return flag != 0;
+  }
+  void wait() { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
+  bool test() {
+    int flag = 0;
+    MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
+    return flag != 0;
+  }
+  bool is_complete() { return bench::is_complete(request_); }
+
+ private:
+  MPI_Request request_;
+};
 
 }  // namespace larklane::bench

@@ -82,7 +82,7 @@ Pattern::Pattern(const Options& options, std::uint64_t size, std::vector<Route> 
 
 Exchange Pattern::open(const std::string& way) {
   if (rank_ == 0) watcher_.before_round(way);
-  Exchange exchange{make_face_way(way, o_.threads, in_.span()), {}, {}};
+  Exchange exchange{make_face_way(way, o_, in_.span()), {}, {}};
   if (!exchange.way) return exchange;
   const auto face = [&](std::size_t route, std::byte* data, int peer, bool is_sent,
                         std::uint64_t place) {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "clock.hpp"
+#include "mpipcl.hpp"
 #include "partitioned.hpp"
 #include "put_window.hpp"
 #include "way.hpp"
@@ -17,33 +18,31 @@ constexpr int kSender = 0, kReceiver = 1;
 
 int count_of(std::uint64_t bytes) { return static_cast<int>(bytes); }
 
-/// MPI-4 partitioned communication.
+/// Partitioned communication: MPI-4's, or a library's.
+template <class Request>
 class Partitioned final : public Way {
  public:
   explicit Partitioned(const Pair& pair)
       : Way(pair, pair.options->send_partitions(), pair.options->receive_partitions()),
-        request_(make_partitioned(
+        request_(
             {pair.buffer, pair.bytes,
              pair.is_sender ? pair.options->send_partitions() : pair.options->receive_partitions(),
-             pair.is_sender ? kReceiver : kSender, kTag, pair.is_sender, pair.comm})),
+             pair.is_sender ? kReceiver : kSender, kTag, pair.is_sender, pair.comm},
+            *pair.options),
         is_there_(arrived_ns_.size()) {}
-  ~Partitioned() override { MPI_Request_free(&request_); }
 
   void start(std::uint64_t) override {
     std::ranges::fill(is_there_, false);
     missing_ = is_there_.size();
-    MPI_Start(&request_);
+    request_.start();
   }
   void ready(std::uint32_t partition, std::uint32_t, bool) override {
     begun_ns_[partition] = now_ns();
-    MPI_Pready(static_cast<int>(partition), request_);
+    request_.ready(partition);
   }
   bool poll() override {
     for (std::size_t p = 0; p < is_there_.size(); ++p) {
-      if (is_there_[p]) continue;
-      int flag = 0;
-      MPI_Parrived(request_, static_cast<int>(p), &flag);
-      if (!flag) continue;
+      if (is_there_[p] || !request_.arrived(static_cast<std::uint32_t>(p))) continue;
       arrived_ns_[p] = now_ns();
       is_there_[p] = true;
       --missing_;
@@ -51,14 +50,14 @@ class Partitioned final : public Way {
     return missing_ == 0;
   }
   void wait() override {
-    MPI_Wait(&request_, MPI_STATUS_IGNORE);
+    request_.wait();
     std::ranges::fill(arrived_ns_, now_ns());
   }
-  void finish() override { MPI_Wait(&request_, MPI_STATUS_IGNORE); }
-  bool claims_completion() override { return is_complete(request_); }
+  void finish() override { request_.wait(); }
+  bool claims_completion() override { return request_.is_complete(); }
 
  private:
-  MPI_Request request_;
+  Request request_;
   std::vector<char> is_there_;
   std::size_t missing_ = 0;
 };
@@ -246,7 +245,8 @@ class Pretended final : public Way {
 
 std::unique_ptr<Way> make_way(const std::string& name, const Pair& pair) {
   if (!missing(name).empty()) return nullptr;
-  if (name == "partitioned") return std::make_unique<Partitioned>(pair);
+  if (name == "partitioned") return std::make_unique<Partitioned<MpiRequest>>(pair);
+  if (name == "mpipcl") return std::make_unique<Partitioned<MpipclRequest>>(pair);
   if (name == "join") return std::make_unique<Join>(pair);
   if (name == "persistent") return std::make_unique<Persistent>(pair);
   if (name == "threads") return std::make_unique<ThreadSends>(pair, false);

@@ -369,6 +369,12 @@ def peak(pairs: Sequence[tuple[int, float]]) -> str:
     return f"{value:.2f} at {wording.size(size)}"
 
 
+def entries(made: simulation.Simulated) -> str:
+    """@return the entries of the simulated tuning table at four sizes"""
+    found = {row["bytes"]: row["searched"] for row in made["rows"]}
+    return ", ".join(f"{found[size]['groups']} x {found[size]['queues']} at {wording.size(size)}" for size in (1 << 10, 64 << 10, 1 << 20, 16 << 20))
+
+
 def four_partitions(results: Results) -> str:
     """The paper's negative result of figure 8."""
     table = speedups(results["8 4"], lambda size: ploggp(size, 4))
@@ -391,11 +397,13 @@ def index(results: Results) -> list[tuple[str, str, str]]:
          "The published predictor holds a cost that early sending does not hide ([model](../../docs/design/model.md), Table I)."),
         ("06",
          f"One group {peak(one[0])}, 32 transfers {peak(one[1])}; 32 are better than one from "
-         f"{wording.size(next(size for size, value in one[1] if value > at(one[0], size)))} on; 1.0 from 4 MiB on.",
+         f"{wording.size(next(size for size, value in one[1] if value > at(one[0], size)))} on; 1.0 from 4 MiB on. "
+         f"Search, groups x queue pairs: {entries(apart)}.",
          "The same order. The gain ends earlier: the wire hides a baseline whose messages cost 0.2 us."),
         ("07",
          f"16 queues instead of one: {at(queues[1], 1 << 10) / at(queues[0], 1 << 10):.2f} times at 1 KiB, "
-         f"{at(queues[1], 64 << 10) / at(queues[0], 64 << 10):.2f} at 64 KiB; 2 queues do as well as 16; {at(queues[1], 4 << 20) / at(queues[0], 4 << 20):.2f} at 4 MiB.",
+         f"{at(queues[1], 64 << 10) / at(queues[0], 64 << 10):.2f} at 64 KiB; 2 queues do as well as 16; {at(queues[1], 4 << 20) / at(queues[0], 4 << 20):.2f} at 4 MiB. "
+         f"Search, groups x queue pairs: {entries(results['7 1'])}.",
          "**The reverse.** Simulated threads wait for a queue's lock while messages are small, and a second queue ends that; the wire is one, whatever the queues. That one queue pair alone can't fill a wire is not simulated."),
         ("08",
          f"4 partitions: {four_partitions(results)}: **the loss does not appear.** 32: {peak(tables[32])}. 128: {peak(tables[128])}.",
@@ -439,18 +447,18 @@ def page(results: Results, host: Host, answers: Sequence[Answer]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(figures: Sequence[Figure]) -> None:
+def write(figures: Sequence[Figure], folder: pathlib.Path = FOLDER) -> None:
     import matplotlib  # find_matplotlib() has chosen an interpreter with it
 
     from larklane.figures import plot
 
     matplotlib.rcParams["svg.fonttype"] = "none"  # outlines of letters would be most of a file
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for old in (*FOLDER.glob("*.svg"), *FOLDER.glob("*.csv")):
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in (*folder.glob("*.svg"), *folder.glob("*.csv")):
         old.unlink()
     for figure in figures:
-        (FOLDER / f"{figure.name}.csv").write_text(figure.csv(), encoding="utf-8")
-        (FOLDER / f"{figure.name}.svg").write_bytes(plot.draw(figure)["svg"])
+        (folder / f"{figure.name}.csv").write_text(figure.csv(), encoding="utf-8")
+        (folder / f"{figure.name}.svg").write_bytes(plot.draw(figure)["svg"])
 
 
 def measure_host() -> None:

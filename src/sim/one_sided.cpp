@@ -41,7 +41,7 @@ void OneSided::watch_deadline(std::uint32_t index) {
     seen = word.round;
     const std::uint64_t deadline_ps = word.first_ps + *scenario_.deadline_ps;
     simulation_.spend(std::max(deadline_ps, simulation_.now_ps()) - simulation_.now_ps());
-    send_.rendezvous().expire(seen, index, [this](part::Run run) { post(run); });
+    send_.last_comer().expire(seen, index, [this](part::Run run) { post(run); });
   }
 }
 
@@ -86,7 +86,7 @@ bool OneSided::ready_in_time(std::uint64_t round, std::uint32_t partition) {
     simulation_.wake(word.begun);
   }
   return timed_->marks
-      .mark(send_.rendezvous(), round, {partition, 1}, now_ps, 0,
+      .mark(send_.last_comer(), round, {partition, 1}, now_ps, 0,
             [this](part::Run run) { post(run); })
       .ok();
 }

@@ -58,14 +58,14 @@ struct Message {
   std::unique_ptr<Path> path;
 };
 
-/// The work of a rank for one corner.
+/// The work of a rank for one block from one corner.
 struct Turn {
   std::vector<Message*> inflow, outflow;
 };
 
 struct Rank {
   std::optional<loop::Link> out, back;
-  std::vector<Turn> turns;  // by corner
+  std::vector<Turn> turns;  // by corner and block
   Simulation::Event completion;
   Simulation::Event arrival;
   Simulation::Event join;
@@ -83,13 +83,13 @@ class Plane {
                      .costs = channel_.processor}),
         random_(channel_.seed),
         free_ps_(steps(sweep) * sweep.compute_ps),
-        ranks_(sweep.columns * sweep.rows) {
+        ranks_(std::size_t{sweep.columns} * sweep.rows) {
     for (Rank& rank : ranks_) {
       rank.out.emplace(simulation_, link_costs(channel_), "a host's network");
       if (channel_.two_sided) rank.back.emplace(simulation_, link_costs(channel_), "its requests");
-      rank.turns.resize(sweep.corners);
+      rank.turns.resize(turns());
     }
-    for (std::uint32_t corner = 0; corner < sweep.corners; ++corner) connect(corner);
+    for (std::uint32_t turn = 0; turn < turns(); ++turn) connect(turn);
     for (std::size_t r = 0; r < ranks_.size(); ++r) spawn(r);
     simulation_.spawn(
         "the start", [this] { lead(); }, kStartCore);
@@ -103,20 +103,22 @@ class Plane {
   }
 
  private:
-  void connect(std::uint32_t corner) {
-    for_each_rank(sweep_, kCorners[corner], [&](std::size_t r, auto, const auto& outflow) {
-      for (const int to : outflow)
-        if (to >= 0) connect(ranks_[r], ranks_[static_cast<std::size_t>(to)], corner);
-    });
+  std::uint32_t turns() const { return sweep_.corners * sweep_.blocks; }
+  void connect(std::uint32_t turn) {
+    for_each_rank(sweep_, kCorners[turn / sweep_.blocks],
+                  [&](std::size_t r, auto, const auto& outflow) {
+                    for (const int to : outflow)
+                      if (to >= 0) connect(ranks_[r], ranks_[static_cast<std::size_t>(to)], turn);
+                  });
   }
-  void connect(Rank& from, Rank& to, std::uint32_t corner) {
+  void connect(Rank& from, Rank& to, std::uint32_t turn) {
     auto message = std::make_unique<Message>();
     message->payload = std::make_unique<Payload>(channel_.partitions, channel_.partition_bytes);
     message->path = make_path(simulation_, channel_, *message->payload, *from.out,
                               to.back ? &*to.back : nullptr);
     message->path->announce_to(to.completion);
-    from.turns[corner].outflow.push_back(message.get());
-    to.turns[corner].inflow.push_back(message.get());
+    from.turns[turn].outflow.push_back(message.get());
+    to.turns[turn].inflow.push_back(message.get());
     messages_.push_back(std::move(message));
   }
 
@@ -137,18 +139,24 @@ class Plane {
   void work(Rank& rank, std::size_t r, std::uint32_t thread) {
     for (std::uint64_t sweep = 1; sweep <= channel_.ready_ps.size(); ++sweep) {
       await_begin(sweep);
-      for (std::uint32_t corner = 0; corner < sweep_.corners; ++corner) {
-        for (Message* message : rank.turns[corner].inflow)
-          await(rank, *message->path, sweep, thread);
-        const std::uint32_t drawn = drawn_[r * sweep_.corners + corner];
-        simulation_.spend(sweep_.compute_ps + channel_.ready_ps[drawn][thread]);
-        for (Message* message : rank.turns[corner].outflow) {
-          message->payload->fill(sweep, thread);
-          if (!message->path->ready(sweep, thread)) simulation_.fail("Pready failed");
-        }
-        join(rank);
+      const std::uint32_t share = channel_.partitions / channel_.threads, first = thread * share;
+      for (std::uint32_t turn = 0; turn < turns(); ++turn) {
+        const auto& late_ps = channel_.ready_ps[drawn_[r * turns() + turn]];
+        for (std::uint32_t p = first; p < first + share; ++p)
+          compute(rank, rank.turns[turn], sweep, p, late_ps[p]);
+        if ((turn + 1) % sweep_.blocks == 0) join(rank);
       }
       finish();
+    }
+  }
+
+  void compute(Rank& rank, const Turn& turn, std::uint64_t sweep, std::uint32_t partition,
+               std::uint64_t late_ps) {
+    for (Message* message : turn.inflow) await(rank, *message->path, sweep, partition);
+    simulation_.spend(sweep_.compute_ps + late_ps);
+    for (Message* message : turn.outflow) {
+      message->payload->fill(sweep, partition);
+      if (!message->path->ready(sweep, partition)) simulation_.fail("Pready failed");
     }
   }
 
@@ -218,7 +226,7 @@ class Plane {
   }
 
   void draw() {
-    drawn_.resize(ranks_.size() * sweep_.corners);
+    drawn_.resize(ranks_.size() * turns());
     for (std::uint32_t& round : drawn_)
       round = static_cast<std::uint32_t>(random_.below(channel_.ready_ps.size()));
   }
@@ -239,7 +247,7 @@ class Plane {
   const std::uint64_t free_ps_;  // the sweep's time where communication is free
   std::vector<Rank> ranks_;      // of the row above first
   std::vector<std::unique_ptr<Message>> messages_;
-  std::vector<std::uint32_t> drawn_;  // round of `ready_ps`, by rank and corner
+  std::vector<std::uint32_t> drawn_;  // round of `ready_ps`, by rank and turn
   Simulation::Event begin_, end_;
   std::uint64_t sweep_number_ = 0, begin_ps_ = 0;
   std::uint64_t finished_ = 0;  // threads, of this sweep
@@ -249,20 +257,27 @@ class Plane {
 bool is_possible(const Sweep& sweep) {
   const Scenario& channel = sweep.channel;
   return sweep.columns != 0 && sweep.rows != 0 && sweep.corners >= 1 &&
-         sweep.corners <= kCorners.size() && channel.policy.empty() && !channel.is_receiver_late &&
-         !channel.copying && channel.threads == channel.partitions && is_possible(channel);
+         sweep.corners <= kCorners.size() && sweep.blocks >= 1 && channel.policy.empty() &&
+         !channel.is_receiver_late && !channel.copying && channel.threads >= 1 &&
+         channel.partitions % channel.threads == 0 && is_possible(channel);
 }
 
 }  // namespace
 
 std::uint64_t steps(const Sweep& sweep) {
-  std::vector<std::uint64_t> done(sweep.columns * sweep.rows, 0);
+  // Of one thread; the threads of a rank are alike. `ready`: by rank, of each partition and block.
+  const std::size_t each =
+      std::size_t{sweep.channel.partitions / sweep.channel.threads} * sweep.blocks;
+  std::vector<std::uint64_t> done(std::size_t{sweep.columns} * sweep.rows, 0),
+      ready(done.size() * each);
   for (std::uint32_t corner = 0; corner < sweep.corners; ++corner)
     for_each_rank(sweep, kCorners[corner], [&](std::size_t r, const auto& inflow, auto) {
-      std::uint64_t after = done[r];
-      for (const int from : inflow)
-        if (from >= 0) after = std::max(after, done[static_cast<std::size_t>(from)]);
-      done[r] = after + 1;
+      for (std::size_t i = 0; i < each; ++i) {
+        for (const int from : inflow)
+          if (from >= 0)
+            done[r] = std::max(done[r], ready[static_cast<std::size_t>(from) * each + i]);
+        ready[r * each + i] = ++done[r];
+      }
     });
   return done.empty() ? 0 : std::ranges::max(done);
 }

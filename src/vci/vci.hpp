@@ -59,8 +59,9 @@ class Vci final {
   static Result<std::unique_ptr<Vci>> create(net::Fabric& fabric, net::Receiver& receiver);
   ~Vci() = default;  ///< its links are closed, and no posted work is pending
 
-  /// Never blocks (but for a turn of its thread, if the lane is another thread's), never allocates,
-  /// never returns retry. The lock's holder posts the works that others have queued meanwhile.
+  /// Never allocates, never returns retry. Waits for no lock: the lock's holder posts the works
+  /// that others have queued meanwhile. Of a lane that another thread owns: waits for one turn of
+  /// that thread.
   void post(Work& work) noexcept;
   /// An operation that completes at once, or is not posted, needs no Work. post() runs with the
   /// lock held, unless another thread holds it, a work of `link` waits, or the endpoint is dead. It
@@ -112,11 +113,12 @@ class Vci final {
   /// Serves all that is there, even if other threads do so, too: waits for the lock.
   void drain() noexcept;
 
-  /// One turn of a lane that is another thread's: makes that come out. Takes microseconds.
+  /// One turn of a lane that another thread owns: asks the kernel to interrupt that thread
+  /// (membarrier(2)), then waits until it has left its turn. Takes microseconds.
   std::uint32_t progress_by_asking() noexcept;
   /// From now on the calling thread owns it without a lock. In other threads progress() does
-  /// nothing, post_directly() and coalesce() return false, and other calls take microseconds, or
-  /// wait until this thread is out. @pre no thread owns it
+  /// nothing; post_directly() and coalesce() return false. Other calls take microseconds, or wait
+  /// until this thread has left its turn. @pre no thread owns it
   /// @return false: this kernel can't do that (membarrier(2)); all threads share it as before
   bool own() noexcept;
   /// All threads share it again. By any thread. @pre no thread posts or makes progress on it

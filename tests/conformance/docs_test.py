@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every case of the suite stands in docs/user/conformance.md, and every case named there exists. Argument: the suite's program."""
+"""Every case of a suite stands in its page, and every case that the page names exists. Arguments: the suite's program; its page in docs/user."""
 
 import pathlib
 import re
@@ -12,14 +12,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def main() -> int:
     listed = subprocess.run([sys.argv[1], "--list"], check=True, capture_output=True, text=True)
     cases = {line.split()[0] for line in listed.stdout.splitlines()}
-    for source in pathlib.Path(__file__).parent.glob("fortran_*.f90"):
-        cases.update(re.findall(r"report\('(F1_\w+)'\)", source.read_text()))
-    page = (ROOT / "docs/user/conformance.md").read_text()
-    named = set(re.findall(r"`([A-Z]\d*_\w+)`", page))
+    page = sys.argv[2]
+    if page == "conformance.md":
+        for source in pathlib.Path(__file__).parent.glob("fortran_*.f90"):
+            cases.update(re.findall(r"report\('(F1_\w+)'\)", source.read_text()))
+    else:  # the programs beside the suite
+        for source in pathlib.Path(__file__).parent.glob("p2p/*.c"):
+            cases.update(re.findall(r'"(?:ok )?(PX\d_\w+)"', source.read_text()))
+    named = set(re.findall(r"`([A-Z]{1,2}\d*_\w+)`", (ROOT / "docs/user" / page).read_text()))
     for name in sorted(cases - named):
-        print(f"docs/user/conformance.md does not name {name}")
+        print(f"docs/user/{page} does not name {name}")
     for name in sorted(named - cases):
-        print(f"docs/user/conformance.md names {name}, which does not exist")
+        print(f"docs/user/{page} names {name}, which does not exist")
     return 1 if cases != named else 0
 
 

@@ -6,7 +6,7 @@
 
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/carrier.hpp"
-#include "mpi/partitioned/error.hpp"
+#include "mpi/requests/error.hpp"
 #include "mpi/world/process.hpp"
 
 namespace larklane::mpi {
@@ -28,13 +28,26 @@ Handles handles;
 
 bool is_forwarded(MPI_Request) noexcept { return false; }
 int raise(const Communicator*, int, const std::string&) { unexpected(); }
-std::string description(const Partitioned&) { return {}; }
+int raise_at(MPI_Comm, int, const std::string&) { unexpected(); }
+int raise_refused(const Request&, const char*, Status) { unexpected(); }
 int raise_refused(const Partitioned&, const char*, Status, const std::string&) { unexpected(); }
 int raise_null(const char*) { unexpected(); }
 int settle_failure(int) { unexpected(); }
 Process& Process::get() noexcept { unexpected(); }
 void Process::poke_native() noexcept { unexpected(); }
 Communicator::~Communicator() = default;
+
+bool Partitioned::is_active() const noexcept { unexpected(); }
+Completion Partitioned::poll(Pass&) { unexpected(); }
+void Partitioned::fill(MPI_Status*) const { unexpected(); }
+int Partitioned::failure_code() const { unexpected(); }
+void Partitioned::finish(MPI_Request*) { unexpected(); }
+Status Partitioned::start() { unexpected(); }
+int Partitioned::cancel() { unexpected(); }
+int Partitioned::free(MPI_Request*) { unexpected(); }
+MPI_Comm Partitioned::error_target() const noexcept { unexpected(); }
+std::string Partitioned::description() const { unexpected(); }
+std::string Partitioned::reason() const { unexpected(); }
 
 }  // namespace larklane::mpi
 

@@ -20,7 +20,7 @@
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/carrier.hpp"
 #include "net/verbs/fabric.hpp"
-#include "part/network/network.hpp"
+#include "part/network/transport.hpp"
 
 namespace larklane::cost {
 namespace {
@@ -90,19 +90,20 @@ struct Side {
     std::string reason;
     auto fabric = verbs::Fabric::open({}, &reason);
     require(fabric.has_value(), reason.c_str());
-    network = must(part::Network::create(std::move(fabric).value(), {}, counters), "network");
+    network =
+        must(part::NetworkTransport::create(std::move(fabric).value(), {}, {counters}), "network");
   }
   part::Counters counters;
   part::ScriptedPeer other;
   std::shared_ptr<part::PeerState> state;
-  std::unique_ptr<part::Network> network;
+  std::unique_ptr<part::NetworkTransport> network;
 };
 
 /// A handle of a request of ours, as MPI_Psend_init would have made it. Thread safety:
 /// single-owner.
 class Handle {
  public:
-  explicit Handle(part::Request* request) {
+  explicit Handle(part::Request* request) : partitioned_(request->kind()) {
     partitioned_.request = request;
     partitioned_.send = dynamic_cast<part::SendRequest*>(request);
     partitioned_.receive = dynamic_cast<part::RecvRequest*>(request);

@@ -488,7 +488,11 @@ def simulate(bench):
     sweep = json.loads(system(bench.command, "simulate", "--sweep", "3x2", "--partitions", 4, "--from", "4K", "--to", "4K", "--request-ns", 1000, "--json"))
     computed = [result["total_us"] - result["exposed_us"] - 1000 * sweep["sweep"]["steps"] for result in sweep["rows"][0]["one_sided"]]
     expect(max(map(abs, computed)) < 1e-6 and sweep["two_sided_request_ps"] == 1000000 and sweep["rows"][0]["two_sided"]["transfers"] == 4 * 7 * 4, "no sweep", str(sweep))
-    for words, why in ((("--bandwidth", "nan"), "--bandwidth"), (("--latency-ns", "nan"), "--latency-ns"), (("--queues", 0), "--queues"),
+    blocks = json.loads(system(bench.command, "simulate", "--sweep", "3x2", "--partitions", 4, "--threads", 2, "--blocks", 3, "--from", "4K", "--to", "4K", "--json"))
+    expect(blocks["sweep"]["blocks"] == 3 and blocks["rows"][0]["two_sided"]["transfers"] == 3 * 4 * 7 * 4, "no blocks", str(blocks))
+    computed = [result["total_us"] - result["exposed_us"] - 1000 * blocks["sweep"]["steps"] for result in blocks["rows"][0]["one_sided"]]
+    expect(max(map(abs, computed)) < 1e-6, "not the steps of two partitions a thread", str(blocks))
+    for words, why in ((("--bandwidth", "nan"), "--bandwidth"), (("--blocks", 0), "--blocks"), (("--sweep", "2x2", "--partitions", 4, "--threads", 3), "say a divisor of 4"), (("--latency-ns", "nan"), "--latency-ns"), (("--queues", 0), "--queues"),
                        (("--sweep", "8x"), "say 8x8"), (("--sweep", "2x2", "--learned"), "--learned"), (("--sweep", "2x2", "--show", "bandwidth"), "--show"), (("--sweep", "16x16", "--partitions", 256), "--partitions"),
                        (("--threads", 33), "--threads"), (("--from", 1000), "--from"), (("--to", 1), "--to"), (("--regime", "moon"), "--regime"),
                        (("--pattern", "uniform", "--rounds", 4096), "--rounds"), (("--learned", "--rounds", 4096), "--rounds"), (("--learned", "--rounds", 1), "--rounds"), (("--show", "moon"), "--show")):

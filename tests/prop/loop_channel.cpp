@@ -204,7 +204,7 @@ void World::time_words() {
 void World::look_for_deadlines(std::uint64_t round) {
   if (!timed_) return;
   Mover mover{*this, round};
-  timed_->watch.look(recv_.rendezvous(), round, simulation_.now_ps() + 1,
+  timed_->watch.look(recv_.last_comer(), round, simulation_.now_ps() + 1,
                      [&](Run run) { mover.move(run); });
 }
 
@@ -330,12 +330,12 @@ void World::sender() {
 /// As SendChannel does it: a single partition has a way of its own.
 Status World::mark(std::uint64_t round, Run run, Mover& mover) {
   if (timed_)
-    return timed_->marks.mark(send_.rendezvous(), round, run, simulation_.now_ps() + 1, 0,
+    return timed_->marks.mark(send_.last_comer(), round, run, simulation_.now_ps() + 1, 0,
                               [&](Run moved) { mover.move(moved); });
   if (run.count != 1) return send_.mark(round, run, mover);
   if (case_.mode == Mode::direct)
     return send_.word_window(round).mark_one(run.first, [&](const Cell& cell, std::uint64_t old) {
-      send_.rendezvous().mark_further(round, cell, old, [&](Run moved) { mover.move(moved); });
+      send_.last_comer().mark_further(round, cell, old, [&](Run moved) { mover.move(moved); });
     });
   auto& slots = send_.slots();
   if (slots.is_open(round) && !slots.is_ready(round, run.first) && below(3) == 0) {
@@ -454,7 +454,7 @@ void World::expirer() {
     for (std::uint64_t times = below(4); times != 0; --times) {
       dawdle();
       Mover mover{*this, r};
-      send_.rendezvous().expire(r, static_cast<std::uint32_t>(below(shape_.words_max)),
+      send_.last_comer().expire(r, static_cast<std::uint32_t>(below(shape_.words_max)),
                                 [&](Run run) { mover.move(run); });
     }
   }

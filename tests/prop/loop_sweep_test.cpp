@@ -123,6 +123,37 @@ TEST(LoopSweep, ComputingTime) {
   EXPECT_EQ(steps(one), 15u);
 }
 
+TEST(LoopSweep, ComputingTimeOfBlocks) {
+  for (std::uint32_t partitions : {1u, 2u, 6u})
+    for (std::uint32_t blocks : {1u, 3u}) {
+      Sweep sweep = sweep_of(4, 3, partitions);
+      sweep.channel.threads = 1;
+      sweep.blocks = blocks;
+      sweep.corners = 1;
+      EXPECT_EQ(steps(sweep), blocks * partitions + 4 + 3 - 2);
+      sweep.corners = 2;  // the last rank of the first corner's wave begins the second one's row
+      EXPECT_EQ(steps(sweep), 2 * blocks * partitions + 2 * (4 - 1) + (3 - 1));
+    }
+}
+
+/// One corner, a free network: partitions on their own keep the pipeline full, a group does not.
+TEST(LoopSweep, BlocksAndPartitionsOfAThreadArePipelined) {
+  for (std::uint32_t blocks : {1u, 4u}) {
+    Sweep sweep = sweep_of(3, 2, 6);
+    sweep.channel.threads = 2;  // three partitions each
+    sweep.blocks = blocks;
+    sweep.corners = 1;
+    sweep.compute_ps = 1000 * kNs;
+    sweep.channel.plans = {{0, 1, 2, 3, 4, 5}};
+    const Round apart = round_of(sweep);
+    EXPECT_EQ(apart.exposed_ps, 0u);
+    EXPECT_EQ(apart.total_ps, (blocks * 3 + 3 + 2 - 2) * sweep.compute_ps);
+    EXPECT_EQ(apart.transfers, blocks * 6 * 7);  // between 7 pairs of neighbours
+    sweep.channel.plans = {{0}};
+    EXPECT_EQ(round_of(sweep).total_ps, (blocks + 3 + 2 - 2) * 3 * sweep.compute_ps);
+  }
+}
+
 /// A thread waits for its own partition alone.
 TEST(LoopSweep, OnlyGroupsMakeThreadsWaitForALateOne) {
   Sweep sweep = sweep_of(3, 3, 4);
@@ -222,7 +253,8 @@ TEST(LoopSweep, AScenarioThatFitsNoPlaneIsRefused) {
   EXPECT_TRUE(refused([](Sweep& s) { s.rows = 0; }));
   EXPECT_TRUE(refused([](Sweep& s) { s.corners = 0; }));
   EXPECT_TRUE(refused([](Sweep& s) { s.corners = 5; }));
-  EXPECT_TRUE(refused([](Sweep& s) { s.channel.threads = 2; }));
+  EXPECT_TRUE(refused([](Sweep& s) { s.channel.threads = 3; }));
+  EXPECT_TRUE(refused([](Sweep& s) { s.blocks = 0; }));
   EXPECT_TRUE(refused([](Sweep& s) { s.channel.policy = "learned"; }));
   EXPECT_TRUE(refused([](Sweep& s) { s.channel.is_receiver_late = true; }));
   EXPECT_TRUE(refused([](Sweep& s) { s.channel.plans = {{1}}; }));

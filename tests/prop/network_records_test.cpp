@@ -200,6 +200,29 @@ TEST(NetworkRecords, TwoThousandMillionEmptyPartitionsAreRefused) {
   expect_refused(world, *receive);
 }
 
+TEST(NetworkRecords, AReceiveThatDoesNotWaitForAnInitTakesNone) {
+  World world;
+  const auto receive = [&] {
+    return world.sides[1].network->make_receive(world.args("sender", 4, 1, world.to),
+                                                world.sides[1].state, IfUnmatched::none);
+  };
+  auto none = receive();
+  ASSERT_TRUE(none.has_value());
+  EXPECT_EQ(*none, nullptr);
+  SendRequest* const send = must(world.send_init(4));
+  world.settle();
+  RecvRequest* const made = must(receive());
+  ASSERT_NE(made, nullptr);
+  ASSERT_TRUE(send->start().ok() && made->start().ok() && send->pready(0, 4).ok());
+  world.settle();
+  EXPECT_EQ(world.end_of(*made), Completion::complete);
+  made->finish();
+  EXPECT_EQ(world.end_of(*send), Completion::complete);
+  send->finish();
+  EXPECT_TRUE(world.sides[1].network->free(made).ok());
+  EXPECT_TRUE(world.sides[0].network->free(send).ok());
+}
+
 TEST(NetworkRecords, AChannelNumberComesOnce) {
   World world;
   RecvRequest* const first = must(world.recv_init(4, 1));

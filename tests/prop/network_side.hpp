@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "net/loop/fabric.hpp"
-#include "part/network/network.hpp"
+#include "part/network/transport.hpp"
 #include "scripted_peer.hpp"
 
 namespace larklane::part {
@@ -24,7 +24,7 @@ struct Side {
        const std::string& others_name, std::uint64_t silence_ns = 0)
       : other(others_name), state(std::make_shared<PeerState>()) {
     state->peer = &other;
-    auto made = Network::create(std::move(fabric), lanes, counters, silence_ns);
+    auto made = NetworkTransport::create(std::move(fabric), lanes, {counters}, silence_ns);
     EXPECT_TRUE(made.has_value());
     network = std::move(made).value();
   }
@@ -46,7 +46,7 @@ struct Side {
   Counters counters;
   ScriptedPeer other;
   std::shared_ptr<PeerState> state;
-  std::unique_ptr<Network> network;
+  std::unique_ptr<NetworkTransport> network;
 };
 
 /// The value of a result that has to succeed.

@@ -114,7 +114,8 @@ void World::turn_all_lanes() {
 
 /// Frees a request that has made its rounds.
 template <class Request, class Count>
-bool has_freed(Network& network, Request*& request, Count round, Count rounds, Count& freed) {
+bool has_freed(NetworkTransport& network, Request*& request, Count round, Count rounds,
+               Count& freed) {
   if (round != (freed + 1) * rounds) return false;
   EXPECT_TRUE(network.free(std::exchange(request, nullptr)).ok());
   ++freed;
@@ -123,7 +124,7 @@ bool has_freed(Network& network, Request*& request, Count round, Count rounds, C
 
 void World::sender_step(Pair& p) {
   if (p.sends_freed == p.channels) return;
-  Network& network = *sides_[0]->network;
+  NetworkTransport& network = *sides_[0]->network;
   if (p.send == nullptr) {
     auto made = network.send_init(args(p, true), sides_[0]->state, p.groups, p.rules);
     ASSERT_TRUE(made.has_value()) << errc_name(made.error().code());
@@ -180,7 +181,7 @@ void World::make_ready(Pair& p) {
 
 void World::receiver_step(Pair& p) {
   if (p.recvs_freed == p.channels) return;
-  Network& network = *sides_[1]->network;
+  NetworkTransport& network = *sides_[1]->network;
   if (p.recv == nullptr) {
     auto made = network.recv_init(args(p, false), sides_[1]->state);
     ASSERT_TRUE(made.has_value()) << errc_name(made.error().code());

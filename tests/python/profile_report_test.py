@@ -134,6 +134,17 @@ class Profiles(Folder):
         self.assertIn("What a partition costs is not known", out)
         self.assertIn("Costs of messages: the profile.", out)
 
+    def test_share_of_calls_and_rule_of_icpp22(self) -> None:
+        """Each of 12 steps has calls of 1 + 1000 + 199,000 ns, in a run of 20 ms; twice as fast they leave 1 / (1 - 0.12 + 0.06)."""
+        folder = self.folder / "calls"
+        folder.mkdir()
+        for rank in (0, 1):
+            files.write(folder, rank, joined(rank, 600_000, 10, 0), end=20_000_000)
+        _, out, _ = self.command(folder, "--text")
+        self.assertIn("Calls that send, receive and complete messages take 12 % of the ranks' time.\n", out)
+        _, out, _ = self.command(folder, "--text", "--speedup", "2")
+        self.assertIn("take 12 % of the ranks' time. If they were 2 times as fast, the program would be 1.06 times as fast", out)
+
     def test_packed(self) -> None:
         _, out, _ = self.command(self.whole(packs_ns=300_000), "--text", "--costs", self.costs())
         self.assertIn("they are probably packed", out)

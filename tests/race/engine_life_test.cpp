@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <fstream>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "engine_pair.hpp"
+#include "together.hpp"
 
 namespace larklane::part {
 namespace {
@@ -146,6 +148,55 @@ TEST_P(EngineLife, AReceiveMatchesASendOfAnEndedProcessThoughItsSocketTakesConne
   ASSERT_TRUE(recv->start().ok());
   EXPECT_EQ(complete(*recv), Completion::complete);
   EXPECT_TRUE(holds(to, 1));
+}
+
+// Two threads search the ended process at once, and both see its INIT.
+TEST_P(EngineLife, TheLastInitOfAnEndedProcessGoesToOneOfTwoReceives) {
+  if (GetParam().is_network) GTEST_SKIP() << "over a network nothing is complete before the match";
+  constexpr std::size_t kTags = kSanitized ? 100 : 400;
+  const Config config = config_of(kSlots);
+  const control::Address gone = fresh_address(), here = fresh_address();
+  auto receiver = make_engine(here, config);
+  auto listener = control::Listener::bind(gone);
+  ASSERT_TRUE(listener.has_value());
+  const UniqueFd ending(::dup(listener->fd.get()));
+  std::vector<control::Listener> own;
+  own.push_back(std::move(listener).value());
+  auto sender = Engine::create(std::move(own), config, nullptr, nullptr);
+  ASSERT_TRUE(sender.has_value());
+  std::vector<std::byte> from(64), to[2] = {from, from}, other(64);
+  for (std::size_t tag = 0; tag < kTags; ++tag) {
+    SendRequest* send =
+        made((*sender)->send_init(args_of(here, from.data(), 4, 16, static_cast<int>(tag))));
+    ASSERT_TRUE(send->start().ok());
+    ASSERT_TRUE(send->pready(0, 4).ok());
+    ASSERT_EQ(complete(*send), Completion::complete);
+  }
+  RecvRequest* witness =
+      made(receiver->recv_init(args_of(gone, other.data(), 4, 16, static_cast<int>(kTags))));
+  ASSERT_TRUE(witness->start().ok());
+  (*sender).reset();
+  EXPECT_EQ(complete(*witness), Completion::failed);  // its end has been noticed
+  std::atomic<int> arrived[kTags]{};
+  std::vector<RecvRequest*> receives[2];
+  together(2, [&](int thread) {
+    for (std::size_t tag = 0; tag < kTags; ++tag) {
+      arrived[tag].fetch_add(1, std::memory_order_acq_rel);  // pairs with the other thread's load
+      while (arrived[tag].load(std::memory_order_acquire) != 2) std::this_thread::yield();
+      receives[thread].push_back(made(
+          receiver->recv_init(args_of(gone, to[thread].data(), 4, 16, static_cast<int>(tag)))));
+    }
+  });
+  for (std::size_t tag = 0; tag < kTags; ++tag) {
+    RecvRequest* const pair[2] = {receives[0].at(tag), receives[1].at(tag)};
+    ASSERT_TRUE(pair[0] != nullptr && pair[1] != nullptr) << tag;
+    ASSERT_TRUE(pair[0]->start().ok() && pair[1]->start().ok());
+    while (pair[0]->poll() == Completion::pending && pair[1]->poll() == Completion::pending)
+      ::sched_yield();
+    const bool is_first = pair[0]->poll() != Completion::pending;
+    EXPECT_EQ(pair[is_first ? 0 : 1]->poll(), Completion::complete) << tag;
+    EXPECT_EQ(pair[is_first ? 1 : 0]->poll(), Completion::pending) << tag;
+  }
 }
 
 // The other pairs of a process that has ended fail; none is left to the MPI, which waits for ever.

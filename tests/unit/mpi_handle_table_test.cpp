@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "mpi/partitioned/handle_table.hpp"
+#include "mpi/requests/handle_table.hpp"
 
 namespace larklane::mpi {
 namespace {

@@ -52,7 +52,7 @@ class TimedWord {
   std::vector<Run> mark(std::uint32_t partition, std::uint64_t now, std::uint64_t busy = 0) {
     runs_.clear();
     EXPECT_TRUE(marks_
-                    .mark(send_.rendezvous(), round_, {partition, 1}, now, busy,
+                    .mark(send_.last_comer(), round_, {partition, 1}, now, busy,
                           [this](Run run) { move(run); })
                     .ok());
     return runs_;
@@ -60,7 +60,7 @@ class TimedWord {
   /// @return the runs that a waiting receiver moves
   std::vector<Run> look(std::uint64_t now) {
     runs_.clear();
-    watch_.look(recv_.rendezvous(), round_, now, [this](Run run) { move(run); });
+    watch_.look(recv_.last_comer(), round_, now, [this](Run run) { move(run); });
     return runs_;
   }
   /// All but the last in time, the last one late. @return by partition, how many its mark moved

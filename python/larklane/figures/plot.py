@@ -23,12 +23,12 @@ from larklane.numbers import wording
 
 # Okabe and Ito's colours, distinct for colour-blind readers; the marks differ in shape, too.
 COLOURS = {"partitioned": "#0072B2", "join": "#444444", "single": "#444444", "persistent": "#9A9A9A", "threads": "#D55E00",
-           "multiple": "#D55E00", "thread-comms": "#E69F00", "rma": "#009E73", "pretended": "#CC79A7", "shared": "#D55E00", "own": "#0072B2",
+           "multiple": "#D55E00", "thread-comms": "#E69F00", "rma": "#009E73", "pretended": "#CC79A7", "mpipcl": "#56B4E9", "shared": "#D55E00", "own": "#0072B2",
            "everywhere": "#444444", "single-threaded": "#CC79A7", "process-lock": "#E69F00", "one-pool": "#9A9A9A", "progress-all": "#009E73", "progress-own": "#56B4E9",
            "nothing": "#444444"}
 OTHER_COLOUR = "#CC79A7"
 MARKERS = {"partitioned": "o", "join": "s", "single": "s", "persistent": "D", "threads": "^", "multiple": "^", "thread-comms": "v",
-           "rma": "P", "pretended": "X", "shared": "^", "own": "o", "everywhere": "s",
+           "rma": "P", "pretended": "X", "mpipcl": "*", "shared": "^", "own": "o", "everywhere": "s",
            "single-threaded": "*", "process-lock": "v", "one-pool": "D", "progress-all": "P", "progress-own": "X", "nothing": "s"}
 SHADES = LinearSegmentedColormap.from_list("larklane", ["#8fc1e0", "#0072B2", "#06243d"])
 SHADE_MARKERS = "osD^vPX*"

@@ -7,11 +7,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 from larklane.profile.phases import Message, folded
-from larklane.profile.profile_file import Kind, Record
+from larklane.profile.profile_file import Kind, RankFile, Record
 from larklane.profile.rounds import Request, Span
 
 IS_TEST = 1  # flags of Kind.WAIT
 PROC_NULL = -2
+POINT_TO_POINT = (Kind.START, Kind.WAIT, Kind.SEND, Kind.RECEIVE)
 SETTLED = 4  # steps may differ in the first quarter of a run
 
 
@@ -101,6 +102,20 @@ def waited_ns(receives: Iterable[Receive]) -> dict[int, int]:
     for rank, _, wait in calls:
         total[rank] += wait.end_ns - wait.begin_ns
     return dict(total)
+
+
+def calls_share(files: Iterable[RankFile]) -> float:
+    """@return the share, 0 to 1, of the ranks' time in calls that start, send, receive and complete messages: per rank of the thread
+    with the most of it. A call that completed several requests counts once."""
+    shares = []
+    for file in files:
+        spans = {(record.thread, record.begin_ns, record.end_ns) for record in file.records if record.kind in POINT_TO_POINT}
+        by_thread: dict[int, int] = collections.Counter()
+        for thread, begin_ns, end_ns in spans:
+            by_thread[thread] += end_ns - begin_ns
+        end_ns = file.end_ns or max((record.end_ns for record in file.records), default=file.begin_ns)
+        shares.append(min(max(by_thread.values(), default=0) / max(end_ns - file.begin_ns, 1), 1.0))
+    return sum(shares) / max(len(shares), 1)
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ EPILOG = """examples:
   larklane report larklane-profile                     a profile: arrivals, and what sending early would save
   larklane report profile-1 --costs bench.json         the same with what messages and partitions cost on that machine
   larklane report profile-1 --writes profile-2         the same with who wrote what, from a run with --trace-writes
+  larklane report profile-1 --speedup 15.1             the same with the paper's rule for faster messages
   larklane report measurements/lanes-*.json            rows of `make bars`
   larklane report sweep.json --mpip app.mpiP           what the program that mpiP profiled may gain
   larklane report sweep.json --projection 20.4%:15.1   the same from two numbers
@@ -56,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
                         help="what a program gains if this share of its time gets this much faster; may be repeated")
     parser.add_argument("--mpip", metavar="FILE", type=Path, help="take the share from mpiP's text report")
     parser.add_argument("--speedup", metavar="X", type=_speedup,
-                        help="with --mpip: how much faster communication gets; default: the largest gain in sweep3d or halo3d")
+                        help="with --mpip or a profile: how much faster communication gets; default, with --mpip: the largest gain in sweep3d or halo3d")
     return parser
 
 
@@ -190,7 +191,7 @@ def write(made: Digest, profiles: Sequence[ProfileDigest], folder: Path) -> str:
     return why
 
 
-def _profiles(paths: Sequence[Path], costs_file: Path | None, writes: Path | None) -> tuple[list[Path], list[ProfileDigest]]:
+def _profiles(paths: Sequence[Path], costs_file: Path | None, writes: Path | None, speedup: float | None) -> tuple[list[Path], list[ProfileDigest]]:
     """@return the paths that are no profiles, and the profiles
 
     @throws RecordError  a profile is unreadable, or of another program; the costs file has no costs
@@ -201,7 +202,7 @@ def _profiles(paths: Sequence[Path], costs_file: Path | None, writes: Path | Non
             raise RecordError(f"{option}: it is for profiles, and there is none among the files")
     costs = read_costs(costs_file) if costs_file else None
     try:
-        found = [digest_profile(folder, number, costs, writes) for number, folder in enumerate(folders, 1)]
+        found = [digest_profile(folder, number, costs, writes, speedup) for number, folder in enumerate(folders, 1)]
     except ProfileError as error:
         raise RecordError(str(error)) from error
     return [path for path in paths if path not in folders], found
@@ -210,7 +211,7 @@ def _profiles(paths: Sequence[Path], costs_file: Path | None, writes: Path | Non
 def main(words: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
-        records, profiles = _profiles(arguments.files, arguments.costs, arguments.writes)
+        records, profiles = _profiles(arguments.files, arguments.costs, arguments.writes, arguments.speedup)
         collection = load(records)
         made = digest(collection, _projections(arguments, collection))
         drawn = [figure for profile in profiles for figure in profile.figures]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from larklane.comparison.projection import project
 from larklane.figures.charts import Figure
 from larklane.figures.patterns import finished_of, partitioned_of, patterns, ready_of, smallest_delta_ns, whole_of
 from larklane.numbers import wording
@@ -20,6 +21,7 @@ from larklane.profile.phases import Message
 from larklane.profile.profile import NATIVE, Profile, load
 from larklane.profile.profile_file import NOBODY
 from larklane.profile.rounds import Request, early_bytes_share, exposed_ns, traces_of
+from larklane.profile.traffic import calls_share
 from larklane.profile.team import UNKNOWN, Team
 from larklane.profile.writes import check_same, is_traced, sends_of, writers_of
 from larklane.report.digest import Table
@@ -163,6 +165,13 @@ def _assumed(found: Forecast, writes: Path | None) -> list[str]:
     return said + ([f"Waiting in receives, per step: {waits}."] if waits else [])
 
 
+def _calls(profile: Profile, speedup: float | None) -> str:
+    share = calls_share(profile.files)
+    rule = (f" If they were {speedup:.3g} times as fast, the program would be {project(share, speedup):.3g} times as fast (the rule of ICPP'22, section 4.8)."
+            if speedup else "")
+    return f"Calls that send, receive and complete messages take {100 * share:.3g} % of the ranks' time.{rule}"
+
+
 def _aggregations(profile: Profile, costs: Costs | None) -> tuple[list[str], Table]:
     """Savings by groups of partitions, by shape of the messages: the answer as sentences, and a table."""
     shapes: dict[tuple[int, int], list[Request]] = collections.defaultdict(list)
@@ -198,8 +207,9 @@ def _subject(profile: Profile) -> str:
             f"{NATIVE if first.is_native and profile.sends else ''}{clocks}")
 
 
-def digest_profile(folder: Path, number: int, costs: Costs | None, writes: Path | None) -> ProfileDigest:
-    """@param writes  folder of a run with --trace-writes of the same program
+def digest_profile(folder: Path, number: int, costs: Costs | None, writes: Path | None, speedup: float | None = None) -> ProfileDigest:
+    """@param writes   folder of a run with --trace-writes of the same program
+    @param speedup  assumed of the calls for messages
     @raises ProfileError
     """
     profile = load(folder)
@@ -215,5 +225,5 @@ def digest_profile(folder: Path, number: int, costs: Costs | None, writes: Path 
     tables = (Titled("Partitioned messages (medians)", _sends(partitioned)), Titled("What aggregation saves: the best groups", groups), Titled("Messages after a join (medians)", _messages(whole)),
               Titled("Who wrote what was sent (whole pages, first writes)", _writers(traced)),
               Titled("What early sending saves, by number of partitions", _choices(found)))
-    return ProfileDigest(str(folder), _subject(profile), (*profile.problems, *slow), (*savings, *aggregated),
+    return ProfileDigest(str(folder), _subject(profile), (*profile.problems, *slow), (*savings, *aggregated, _calls(profile, speedup)),
                          tuple(titled for titled in tables if titled.table.rows), (picture,) if picture else ())

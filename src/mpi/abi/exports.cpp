@@ -5,7 +5,7 @@
 
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/carrier.hpp"
-#include "mpi/partitioned/error.hpp"
+#include "mpi/requests/error.hpp"
 
 namespace larklane::mpi {
 

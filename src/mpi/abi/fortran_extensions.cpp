@@ -4,7 +4,7 @@
 
 #include "mpi/abi/fortran_names.hpp"
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/error.hpp"
+#include "mpi/requests/error.hpp"
 
 namespace larklane::mpi {
 namespace {

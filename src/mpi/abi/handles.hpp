@@ -5,6 +5,9 @@
 // MPI_STATUS_IGNORE, MPI_COMBINER_*) come from the header as usual.
 // Thread safety: immutable once attached.
 
+#include <cstdint>
+#include <type_traits>
+
 #include "mpi/abi/prototypes.hpp"
 
 namespace larklane::mpi {
@@ -21,5 +24,14 @@ extern Handles handles;
 }  // namespace detail
 
 inline const Handles& handles() noexcept { return detail::handles; }
+
+/// The bits of any MPI handle.
+template <class Handle>
+std::uint64_t handle_bits(Handle handle) noexcept {
+  if constexpr (std::is_pointer_v<Handle>)
+    return reinterpret_cast<std::uintptr_t>(handle);
+  else
+    return static_cast<std::make_unsigned_t<Handle>>(handle);
+}
 
 }  // namespace larklane::mpi

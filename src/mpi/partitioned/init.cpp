@@ -12,8 +12,8 @@
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/carrier.hpp"
 #include "mpi/partitioned/device_memory.hpp"
-#include "mpi/partitioned/error.hpp"
 #include "mpi/partitioned/null_process.hpp"
+#include "mpi/requests/error.hpp"
 #include "mpi/types/type_cache.hpp"
 #include "mpi/types/types.hpp"
 #include "mpi/world/process.hpp"
@@ -193,7 +193,7 @@ void make_null_process_request(const InitCall& call, Partitioned* made) {
 /// @param peer  null for MPI_PROC_NULL
 int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator,
          const FlatType& type, const control::Address* peer, part::Engine& engine) {
-  auto made = std::make_unique<Partitioned>();
+  auto made = std::make_unique<Partitioned>(call.kind);
   made->peer = call.peer;
   made->tag = call.tag;
   made->communicator = communicator;
@@ -221,7 +221,7 @@ int make(const InitCall& call, const std::shared_ptr<Communicator>& communicator
     return refuse(call, communicator.get(), error_class_of(status.code()), why);
   }
   *call.request = made->carrier;
-  add_carrier(std::move(made));
+  add_partitioned(std::move(made));
   return MPI_SUCCESS;
 }
 

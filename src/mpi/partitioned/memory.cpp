@@ -4,7 +4,7 @@
 #include "base/status_text.hpp"
 #include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
-#include "mpi/partitioned/error.hpp"
+#include "mpi/requests/error.hpp"
 #include "mpi/world/process.hpp"
 
 namespace larklane::mpi::face {

@@ -4,8 +4,8 @@
 
 #include "mpi/abi/next.hpp"
 #include "mpi/partitioned/carrier.hpp"
-#include "mpi/partitioned/error.hpp"
-#include "mpi/partitioned/waiting.hpp"
+#include "mpi/requests/error.hpp"
+#include "mpi/requests/waiting.hpp"
 
 namespace larklane::mpi {
 namespace {
@@ -18,10 +18,10 @@ namespace {
                    ": expected a partitioned one");
 }
 
-[[gnu::noinline]] int wrong_kind(const Partitioned& request, const char* call) {
-  return raise(request.communicator.get(), MPI_ERR_REQUEST,
-               std::string(call) + " on " + description(request) + ": expected a partitioned " +
-                   (request.send != nullptr ? "receive" : "send"));
+[[gnu::noinline]] int wrong_kind(const Request& request, const char* call, const char* expected) {
+  return raise_at(
+      request.error_target(), MPI_ERR_REQUEST,
+      std::string(call) + " on " + request.description() + ": expected a partitioned " + expected);
 }
 
 [[gnu::noinline]] int refused(const Partitioned& request, const char* call, Status status,
@@ -33,39 +33,40 @@ namespace {
 }
 
 /// Ends MPI_Pready and MPI_Parrived with an error: their exported names lead straight to the face.
-[[gnu::noinline]] int settle_refused(const Partitioned& request, const char* call, Status status,
+[[gnu::noinline]] int settle_refused(const Request& request, const char* call, Status status,
                                      int partition) {
-  return settle(refused(request, call, status, partition, partition));
+  return settle(
+      refused(static_cast<const Partitioned&>(request), call, status, partition, partition));
 }
 
 /// Pready of a request that is not a send of ours.
-[[gnu::noinline]] int pready_of_another(const Next& next, int partition, MPI_Request request,
-                                        const Partitioned* ours) {
-  if (ours != nullptr) return settle(wrong_kind(*ours, "MPI_Pready"));
+[[gnu::noinline]] int pready_of_another(const Next& next, int partition, MPI_Request request) {
+  if (const Request* const ours = find_carrier(request))
+    return settle(wrong_kind(*ours, "MPI_Pready", "send"));
   return is_forwarded(request) ? next.Pready(partition, request)
                                : settle(not_partitioned("MPI_Pready", request));
 }
 
 /// A call on a request that is not a send of ours. @param forward  calls the MPI
 template <class Forward>
-int of_another(const char* call, MPI_Request request, const Partitioned* ours, Forward forward) {
-  if (ours != nullptr) return wrong_kind(*ours, call);
+int of_another(const char* call, MPI_Request request, const Request* ours, Forward forward) {
+  if (ours != nullptr) return wrong_kind(*ours, call, "send");
   return is_forwarded(request) ? forward() : not_partitioned(call, request);
 }
 
-[[gnu::noinline]] int pready_into_slot(const Partitioned& ours, int partition) {
+[[gnu::noinline]] int pready_into_slot(const Request& ours, int partition) {
   const Status status = ours.send->fill_slot(static_cast<std::uint32_t>(partition));
   return status.ok() ? MPI_SUCCESS : settle_refused(ours, "MPI_Pready", status, partition);
 }
 
 /// Pready in a sampled round, or of a request with its own implementation.
-[[gnu::noinline]] int pready_otherwise(const Partitioned& ours, int partition) {
+[[gnu::noinline]] int pready_otherwise(const Request& ours, int partition) {
   const Status status = ours.send->pready(partition);
   return status.ok() ? MPI_SUCCESS : settle_refused(ours, "MPI_Pready", status, partition);
 }
 
 /// Parrived of a partition without an arrival mark.
-[[gnu::noinline]] int look(const Partitioned& ours, int partition, int* flag) {
+[[gnu::noinline]] int look(const Request& ours, int partition, int* flag) {
   bool arrived = false;
   const Status status = ours.receive->look(partition, &arrived);
   if (!status.ok()) [[unlikely]]
@@ -77,11 +78,13 @@ int of_another(const char* call, MPI_Request request, const Partitioned* ours, F
 
 /// Parrived of a request that is not a receive of ours, or without a place for the result.
 [[gnu::noinline]] int parrived_of_another(const Next& next, MPI_Request request, int partition,
-                                          int* flag, const Partitioned* ours) {
+                                          int* flag) {
+  const Request* const ours = find_carrier(request);
   if (ours == nullptr && request != handles().request_null)
     return is_forwarded(request) ? next.Parrived(request, partition, flag)
                                  : settle(not_partitioned("MPI_Parrived", request));
-  if (ours != nullptr && ours->receive == nullptr) return settle(wrong_kind(*ours, "MPI_Parrived"));
+  if (ours != nullptr && ours->kind() != Request::Kind::partitioned_receive)
+    return settle(wrong_kind(*ours, "MPI_Parrived", "receive"));
   if (flag == nullptr) return settle(raise_null("MPI_Parrived"));
   *flag = 1;  // rule P2
   return MPI_SUCCESS;
@@ -93,9 +96,9 @@ int of_another(const char* call, MPI_Request request, const Partitioned* ours, F
 namespace larklane::mpi::face {
 
 int Pready(const Next& next, int partition, MPI_Request request) {
-  const Partitioned* const ours = find_carrier(request);
+  const Request* const ours = find_carrier(request);
   if (ours == nullptr || ours->send == nullptr) [[unlikely]]
-    return pready_of_another(next, partition, request, ours);
+    return pready_of_another(next, partition, request);
   // Each branch ends with its only call, so the compiler saves no registers.
   part::SendRequest& send = *ours->send;
   const auto index = static_cast<std::uint32_t>(partition);
@@ -109,9 +112,10 @@ int Pready(const Next& next, int partition, MPI_Request request) {
 }
 
 int Pready_range(const Next& next, int partition_low, int partition_high, MPI_Request request) {
-  const Partitioned* const ours = find_carrier(request);
-  if (ours == nullptr || ours->send == nullptr) [[unlikely]]
-    return of_another("MPI_Pready_range", request, ours,
+  const Request* const found = find_carrier(request);
+  const Partitioned* const ours = as_partitioned(found, Request::Kind::partitioned_send);
+  if (ours == nullptr) [[unlikely]]
+    return of_another("MPI_Pready_range", request, found,
                       [&] { return next.Pready_range(partition_low, partition_high, request); });
   const bool in_range = 0 <= partition_low && partition_low <= partition_high &&
                         partition_high < ours->request->partitions();
@@ -124,14 +128,15 @@ int Pready_range(const Next& next, int partition_low, int partition_high, MPI_Re
 
 int Pready_list(const Next& next, int length, const int array_of_partitions[],
                 MPI_Request request) {
-  const Partitioned* const ours = find_carrier(request);
-  if (ours == nullptr || ours->send == nullptr) [[unlikely]]
-    return of_another("MPI_Pready_list", request, ours,
+  const Request* const found = find_carrier(request);
+  const Partitioned* const ours = as_partitioned(found, Request::Kind::partitioned_send);
+  if (ours == nullptr) [[unlikely]]
+    return of_another("MPI_Pready_list", request, found,
                       [&] { return next.Pready_list(length, array_of_partitions, request); });
   if (length < 0) [[unlikely]] {
     return raise(ours->communicator.get(), MPI_ERR_ARG,
-                 "MPI_Pready_list on " + description(*ours) + ": length " + std::to_string(length) +
-                     ": expected 0 or more");
+                 "MPI_Pready_list on " + ours->description() + ": length " +
+                     std::to_string(length) + ": expected 0 or more");
   }
   if (length > 0 && array_of_partitions == nullptr) [[unlikely]]
     return raise_null("MPI_Pready_list");
@@ -155,9 +160,9 @@ int Pready_list(const Next& next, int length, const int array_of_partitions[],
 }
 
 int Parrived(const Next& next, MPI_Request request, int partition, int* flag) {
-  const Partitioned* const ours = find_carrier(request);
+  const Request* const ours = find_carrier(request);
   if (ours == nullptr || ours->receive == nullptr || flag == nullptr) [[unlikely]]
-    return parrived_of_another(next, request, partition, flag, ours);
+    return parrived_of_another(next, request, partition, flag);
   if (!ours->receive->has_mark(static_cast<std::uint32_t>(partition)))
     return look(*ours, partition, flag);
   *flag = 1;

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 
-#include "mpi/partitioned/batch.hpp"
+#include "mpi/partitioned/carrier.hpp"
 #include "mpi/profile/tracer.hpp"
+#include "mpi/requests/batch.hpp"
 
 namespace larklane::mpi {
 namespace {
@@ -81,7 +82,8 @@ class Completing {
            request->is_active() && request->partitions() <= kLooksMax;
   }
   void look_at(int i, SeenBy by) {
-    Partitioned* const ours = find_carrier(handles_[i]);
+    const Partitioned* const ours =
+        as_partitioned(find_carrier(handles_[i]), Request::Kind::partitioned_receive);
     if (ours == nullptr) return;
     traced_[i]->look_at_missing(call_.recorder(), by, [&](int partition) {
       bool arrived = false;

@@ -1,8 +1,8 @@
 // The functions for the profiling stub's slots.
 
-#include "mpi/partitioned/error.hpp"
 #include "mpi/profile/threads.hpp"
 #include "mpi/profile/tracer.hpp"
+#include "mpi/requests/error.hpp"
 
 namespace larklane::mpi {
 

@@ -13,10 +13,10 @@
 #include <string_view>
 
 #include "base/log.hpp"
-#include "mpi/partitioned/waiting.hpp"
 #include "mpi/profile/threads.hpp"
 #include "mpi/profile/tracer.hpp"
 #include "mpi/profile/writes.hpp"
+#include "mpi/requests/waiting.hpp"
 #include "mpi/world/process.hpp"
 
 namespace larklane::mpi {

@@ -1,6 +1,6 @@
 // The calls on partitioned requests, and Start of all persistent requests.
 
-#include "mpi/partitioned/batch.hpp"
+#include "mpi/partitioned/carrier.hpp"
 #include "mpi/profile/tracer.hpp"
 
 namespace larklane::mpi::profiled {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "mpi/partitioned/handle_table.hpp"
+#include "mpi/requests/handle_table.hpp"
 #include "mpi/types/types.hpp"
 #include "mpi/world/communicator.hpp"
 #include "mpi/world/process.hpp"

@@ -190,7 +190,7 @@ void forget_routes() noexcept;
 
 std::uint64_t bytes_of(std::int64_t count, MPI_Datatype datatype) noexcept;
 
-/// Polls for arrivals while the calling thread waits (mpi/partitioned/waiting.hpp calls it).
+/// Polls for arrivals while the calling thread waits (mpi/requests/waiting.hpp calls it).
 void look_while_waiting() noexcept;
 
 /// Creates the file and compares clocks, once MPI_COMM_WORLD exists. Collective.

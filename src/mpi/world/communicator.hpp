@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -17,15 +16,6 @@
 #include "mpi/world/member.hpp"
 
 namespace larklane::mpi {
-
-/// The bits of any MPI handle.
-template <class Handle>
-std::uint64_t handle_bits(Handle handle) noexcept {
-  if constexpr (std::is_pointer_v<Handle>)
-    return reinterpret_cast<std::uintptr_t>(handle);
-  else
-    return static_cast<std::make_unsigned_t<Handle>>(handle);
-}
 
 /// Processes of other worlds that this process met in the constructor of a communicator. All
 /// communicators that derive from it refer to them. Thread safety: immutable.

@@ -163,7 +163,7 @@ void Process::close_unless_used_locked() {
     print_summary(engine != nullptr ? engine->summary() : part::Summary{}, forwarded_total(),
                   identity_);
   if (engine != nullptr) {
-    if (const std::size_t active = release_carriers(*engine); active > 0) {
+    if (const std::size_t active = release_partitioned(*engine); active > 0) {
       log_warn("%zu partitioned requests were active at finalisation", active);
       // Peers may still write to their buffers: the engine stays until the process ends.
       [[maybe_unused]] part::Engine* const kept = owned_engine_.release();

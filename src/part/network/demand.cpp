@@ -78,7 +78,7 @@ void NetSend::answer_demand() {
   const std::uint64_t round = demanded_.load(std::memory_order_seq_cst);
   if (round == 0 || !gate_.is_open()) return;
   if (answered_.exchange(round, std::memory_order_seq_cst) == round) return;
-  side_.rendezvous().expire_all(round, [this](Run run) { move(run); });
+  side_.last_comer().expire_all(round, [this](Run run) { move(run); });
   send_heard();
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "part/network/network.hpp"
+#include "part/network/transport.hpp"
 
 namespace larklane::part {
 namespace {
@@ -36,7 +36,7 @@ void LinkProbe::ended(net::Operation& operation, Status status) {
   probe.state_.store(status.ok() ? State::idle : State::failed, std::memory_order_release);
 }
 
-std::uint64_t Network::look_after(NetLane& lane, std::uint64_t now_ns) {
+std::uint64_t NetworkTransport::look_after(NetLane& lane, std::uint64_t now_ns) {
   const std::scoped_lock lock(mutex_);
   fabric_->look();
   links_->end_closed();
@@ -54,7 +54,7 @@ std::uint64_t Network::look_after(NetLane& lane, std::uint64_t now_ns) {
   return is_under_way ? std::min(lane.next_look_ns, now_ns + kProbeLookNs) : lane.next_look_ns;
 }
 
-void Network::look_for_silence_locked(NetLane& lane) {
+void NetworkTransport::look_for_silence_locked(NetLane& lane) {
   links_->for_each_of(lane, [](NetLink& link) { link.probe.begin_look(); });
   const auto see = [&](const auto& channel) {
     NetLink& link = channel.link();

@@ -130,10 +130,10 @@ std::optional<std::vector<std::uint32_t>> NetSend::wanted_groups() {
 /// Ready partitions may travel from now on. Each run checks for the receiver's credit.
 void NetSend::open(std::uint64_t round) {
   const auto mover = [this](Run run) { move(run); };
-  side_.rendezvous().open(round, mover);
+  side_.last_comer().open(round, mover);
   // seq_cst: store-then-look, after the words, against on_demand(). The round may be over.
   if (rules_.take_demands() && demanded_.load(std::memory_order_seq_cst) == round)
-    side_.rendezvous().expire_all(round, mover);
+    side_.last_comer().expire_all(round, mover);
 }
 
 void NetSend::on_accept(const record::NetAccept& accept) {
@@ -150,13 +150,13 @@ Status NetSend::pready(std::int32_t first, std::int32_t count) {
   auto mover = [this](Run moved) { move(moved); };
   if (watch_ != nullptr) watch_->ready(run);
   if (timed_)
-    return timed_->marks.mark(side_.rendezvous(), round(), run, now_ns(),
+    return timed_->marks.mark(side_.last_comer(), round(), run, now_ns(),
                               this_timed_thread.copied_in(timed_.get(), round()), [&](Run moved) {
                                 const std::uint64_t began = now_ns();
                                 mover(moved);
                                 this_timed_thread.copied += now_ns() - began;  // see send()
                               });
-  return side_.rendezvous().mark(round(), run.first, run.count, mover);
+  return side_.last_comer().mark(round(), run.first, run.count, mover);
 }
 
 /// The receiver has accepted the channel, and has given this round's credit.
@@ -228,7 +228,7 @@ void NetSend::mark_further(const Cell& cell, std::size_t partition, std::uint64_
 }
 
 void NetSend::mark_further_slow(const Cell& cell, std::uint64_t old) {
-  side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
+  side_.last_comer().mark_further(round(), cell, old, [this](Run run) { move(run); });
 }
 
 void NetSend::remember(Run run, CellWork* work) noexcept {
@@ -278,7 +278,7 @@ void NetSend::send(Run cells) {
     leave_notice(work);
   const bool is_again = may_push && is_made_again(run);
   work.post_prepared = is_again ? work.link->prepare(work.transfer, work.immediate, work) : nullptr;
-  if (is_again) work.leaves = side_.rendezvous().leaf_group(round(), run.first);
+  if (is_again) work.leaves = side_.last_comer().leaf_group(round(), run.first);
   remember(run, is_again ? &work : nullptr);
   vci().post(work);
   if (!is_watched) return;
@@ -363,7 +363,7 @@ Completion NetSend::poll() {
   if (complete()) return Completion::complete;
   if (has_failed()) return failed_once_quiet();
   if (timed_)
-    timed_->watch.look(side_.rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
+    timed_->watch.look(side_.last_comer(), round(), now_ns(), [this](Run run) { move(run); });
   progress();
   look_for_fins();
   if (complete()) return Completion::complete;

@@ -16,8 +16,8 @@
 
 #include "base/status.hpp"
 #include "part/protocol/block.hpp"
+#include "part/protocol/last_comer.hpp"
 #include "part/protocol/layout.hpp"
-#include "part/protocol/rendezvous.hpp"
 
 namespace larklane::part {
 
@@ -54,7 +54,7 @@ class TimedMarks {
   /// @param busy  time that the calling thread has spent on moves in this round; it makes no mark
   /// late
   template <class Move>
-  Status mark(const Rendezvous<P>& rendezvous, std::uint64_t round, Run run, std::uint64_t now,
+  Status mark(const LastComer<P>& last_comer, std::uint64_t round, Run run, std::uint64_t now,
               std::uint64_t busy, Move&& move) const {
     const auto set = [=, this](WordLine<P>& line, std::uint32_t word, std::uint32_t bits) {
       // The line is not touched after the mark, which may end the round. relaxed, until there: it
@@ -69,7 +69,7 @@ class TimedMarks {
       const std::uint64_t awaited = words_[word].awaited;
       return before + count + kNear < awaited ? add(line, bits) : add_awaited(line, bits, awaited);
     };
-    return rendezvous.mark_by(round, run.first, run.count, set, move);
+    return last_comer.mark_by(round, run.first, run.count, set, move);
   }
 
  private:
@@ -81,10 +81,10 @@ class TimedMarks {
   static std::uint64_t marked(std::uint64_t counts) {
     return counts & ((std::uint64_t{1} << kLateShift) - 1);
   }
-  using Change = typename Rendezvous<P>::Change;
+  using Change = typename LastComer<P>::Change;
 
   static Change add(WordLine<P>& line, std::uint64_t added) {
-    // seq_cst: as Rendezvous::mark()'s.
+    // seq_cst: as LastComer::mark()'s.
     const std::uint64_t old = line.state.fetch_or(added, std::memory_order_seq_cst);
     return {old, old | added};
   }
@@ -96,7 +96,7 @@ class TimedMarks {
       now = old | bits;
       const auto ready = static_cast<std::uint64_t>(std::popcount(word_state::units(now)));
       if (ready >= awaited) now |= word_state::kExpired;
-      // seq_cst: as Rendezvous::mark()'s. relaxed on failure: it is tried again.
+      // seq_cst: as LastComer::mark()'s. relaxed on failure: it is tried again.
     } while (!line.state.compare_exchange_weak(old, now, std::memory_order_seq_cst,
                                                std::memory_order_relaxed));
     return {old, now};
@@ -141,7 +141,7 @@ class DeadlineWatch {
 
   /// In the active `round`. Calls move(Run) for each run that the caller must move now.
   template <class Move>
-  void look(const Rendezvous<P>& rendezvous, std::uint64_t round, std::uint64_t now, Move&& move) {
+  void look(const LastComer<P>& last_comer, std::uint64_t round, std::uint64_t now, Move&& move) {
     // relaxed: it only decides how often to look.
     if (now < next_look_.load(std::memory_order_relaxed)) return;
     next_look_.store(now + after_ / kLooks, std::memory_order_relaxed);
@@ -154,7 +154,7 @@ class DeadlineWatch {
         continue;
       // relaxed: the next look sees a mark that is not visible yet.
       const std::uint64_t first = line.first_mark.load(std::memory_order_relaxed);
-      if (first != 0 && now > first && now - first >= after_) rendezvous.expire(round, w, move);
+      if (first != 0 && now > first && now - first >= after_) last_comer.expire(round, w, move);
     }
   }
 

@@ -26,7 +26,7 @@ struct RealPlatform {
   using Atomic = std::atomic<T>;
 };
 
-/// State of a rendezvous word: unit bits, two flags, the round's low bits.
+/// State of a group word: unit bits, two flags, the round's low bits.
 namespace word_state {
 inline constexpr std::uint64_t kOpen = std::uint64_t{1} << 32;
 inline constexpr std::uint64_t kExpired = std::uint64_t{1} << 33;
@@ -68,7 +68,7 @@ constexpr std::uint8_t pushed_mark_of(std::uint64_t round) noexcept { return mar
 /// The mark before the first use: only rounds long after it have this value.
 inline constexpr std::uint8_t kNeverMarked = 128;
 
-/// A rendezvous word on its own cache line.
+/// A group word on its own cache line.
 template <class P>
 struct alignas(kLineBytes) WordLine {
   typename P::template Atomic<std::uint64_t> state;

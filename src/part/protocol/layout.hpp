@@ -1,5 +1,5 @@
 #pragma once
-// Layout of send partitions in groups and rendezvous words. Pure functions.
+// Layout of send partitions in groups and group words. Pure functions.
 // Thread safety: immutable after construction.
 
 #include <cstdint>

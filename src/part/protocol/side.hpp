@@ -1,15 +1,15 @@
 #pragma once
 // The two sides of a channel: Start and completion in either mode, for real and simulated rounds.
 //
-// Thread safety: as Rendezvous, SlotWriter, SlotReader and Arrival. start() and open() belong to
+// Thread safety: as LastComer, SlotWriter, SlotReader and Arrival. start() and open() belong to
 // the thread that calls MPI_Start, complete() to one thread at a time.
 
 #include <cstdint>
 
 #include "part/protocol/arrival.hpp"
 #include "part/protocol/block.hpp"
+#include "part/protocol/last_comer.hpp"
 #include "part/protocol/plans.hpp"
-#include "part/protocol/rendezvous.hpp"
 #include "part/protocol/slots.hpp"
 
 namespace larklane::part {
@@ -22,7 +22,7 @@ class SendSide {
         mode_(shape.mode),
         partitions_(shape.partitions),
         plans_(block_, shape),
-        rendezvous_(block_, plans_),
+        last_comer_(block_, plans_),
         slots_(block_, shape) {}
   SendSide(const SendSide&) = delete;
   SendSide& operator=(const SendSide&) = delete;
@@ -40,13 +40,13 @@ class SendSide {
     if (mode_ == Mode::slots) slots_.own_first(round);
     if (mode_ != Mode::direct) return;
     plans_.write(round + 1);
-    rendezvous_.clear(round + 1);
-    rendezvous_.own_first(round);
+    last_comer_.clear(round + 1);
+    last_comer_.own_first(round);
   }
 
   /// The state that Pready of one partition needs in `round`, in slot mode and in direct mode.
   SlotWindow<P> slot_window(std::uint64_t round) const { return slots_.window(round); }
-  WordWindow<P> word_window(std::uint64_t round) const { return rendezvous_.window(round); }
+  WordWindow<P> word_window(std::uint64_t round) const { return last_comer_.window(round); }
 
   /// Pready of a run.
   /// @param mover  direct mode: move(Run), for runs that the caller moves now; slots: fill(slot,
@@ -55,13 +55,13 @@ class SendSide {
   Status mark(std::uint64_t round, Run run, Mover& mover) const {
     if (mode_ == Mode::slots)
       return slots_.mark(round, run, [&](auto... where) { mover.fill(where...); });
-    return rendezvous_.mark(round, run.first, run.count, [&](Run moved) { mover.move(moved); });
+    return last_comer_.mark(round, run.first, run.count, [&](Run moved) { mover.move(moved); });
   }
 
   /// Has the receiver started `round`, so that no mark of it waits for that? Once the round is
   /// complete the answer may be false. @pre the round is not over here
   bool is_open(std::uint64_t round) const {
-    return mode_ == Mode::slots ? slots_.is_open(round) : rendezvous_.is_open(round);
+    return mode_ == Mode::slots ? slots_.is_open(round) : last_comer_.is_open(round);
   }
 
   /// May the program overwrite every byte of the round?
@@ -70,7 +70,7 @@ class SendSide {
   }
 
   const BlockView<P>& block() const noexcept { return block_; }
-  const Rendezvous<P>& rendezvous() const noexcept { return rendezvous_; }
+  const LastComer<P>& last_comer() const noexcept { return last_comer_; }
   SlotWriter<P>& slots() noexcept { return slots_; }
   Mode mode() const noexcept { return mode_; }
 
@@ -79,7 +79,7 @@ class SendSide {
   Mode mode_;
   std::uint32_t partitions_;
   Plans<P> plans_;
-  Rendezvous<P> rendezvous_;
+  LastComer<P> last_comer_;
   SlotWriter<P> slots_;
 };
 
@@ -92,7 +92,7 @@ class RecvSide {
         partitions_(shape.partitions),
         arrival_(block_, shape.partitions, recv_partitions),
         plans_(block_, shape),
-        rendezvous_(block_, plans_),
+        last_comer_(block_, plans_),
         slots_(block_, shape) {}
   RecvSide(const RecvSide&) = delete;
   RecvSide& operator=(const RecvSide&) = delete;
@@ -104,7 +104,7 @@ class RecvSide {
   Status open(std::uint64_t round, Mover& mover) {
     if (mode_ == Mode::direct) {
       LARKLANE_TRY(plans_.read(round));
-      rendezvous_.open(round, [&](Run run) { mover.move(run); });
+      last_comer_.open(round, [&](Run run) { mover.move(run); });
     } else {
       // release: pairs with SlotWriter::is_open()'s acquire.
       block_.header().opened_round.store(round, std::memory_order_release);
@@ -134,7 +134,7 @@ class RecvSide {
   /// @param mover  move(Run): for runs that the caller moves now
   template <class Mover>
   void ask(std::uint64_t round, std::uint32_t partition, Mover& mover) const {
-    rendezvous_.ask(round, arrival_.covering(partition), [&](Run run) { mover.move(run); });
+    last_comer_.ask(round, arrival_.covering(partition), [&](Run run) { mover.move(run); });
   }
 
   bool all_arrived(std::uint64_t round) const { return arrival_.all_arrived(round); }
@@ -156,7 +156,7 @@ class RecvSide {
   bool reading(std::uint64_t round) const { return mode_ == Mode::slots && slots_.reading(round); }
 
   const BlockView<P>& block() const noexcept { return block_; }
-  const Rendezvous<P>& rendezvous() const noexcept { return rendezvous_; }
+  const LastComer<P>& last_comer() const noexcept { return last_comer_; }
   Mode mode() const noexcept { return mode_; }
 
  private:
@@ -172,7 +172,7 @@ class RecvSide {
   std::uint32_t partitions_;
   Arrival<P> arrival_;
   Plans<P> plans_;
-  Rendezvous<P> rendezvous_;
+  LastComer<P> last_comer_;
   SlotReader<P> slots_;
 };
 

@@ -22,9 +22,9 @@
 
 #include "base/status.hpp"
 #include "part/protocol/block.hpp"
+#include "part/protocol/last_comer.hpp"
 #include "part/protocol/marked_prefix.hpp"
 #include "part/protocol/own_lines.hpp"
-#include "part/protocol/rendezvous.hpp"
 #include "part/protocol/slot_window.hpp"
 
 namespace larklane::part {

@@ -21,7 +21,7 @@ struct LeafGroup {
 /// or not open. `expired`: the group's leaves no longer wait for each other.
 enum class LeafMark : std::uint8_t { waits, completes, expired };
 
-/// The rendezvous words of one round as Pready of single partitions needs them. Thread safety:
+/// The group words of one round as Pready of single partitions needs them. Thread safety:
 /// immutable.
 template <class P>
 struct WordWindow {
@@ -38,7 +38,7 @@ struct WordWindow {
     const Cell& itself = cells[partition];
     const Cell cell = itself;
     const std::uint64_t bit = cell.bit_mask;
-    // seq_cst: store-then-look against Rendezvous::open() and expire(); releases the caller's
+    // seq_cst: store-then-look against LastComer::open() and expire(); releases the caller's
     // partition, acquires the others'.
     const std::uint64_t old = words[cell.word].state.fetch_or(bit, std::memory_order_seq_cst);
     if ((old & bit) != 0) [[unlikely]]

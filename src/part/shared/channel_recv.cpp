@@ -168,7 +168,7 @@ void RecvChannel::count_early(std::uint64_t emptied_before) noexcept {
 }
 
 void RecvChannel::moved(Run run, MovedBy by) {
-  counters_.add_moved(by, run, bytes_of(run).length, !side_->rendezvous().all_marked(round()));
+  counters_.add_moved(by, run, bytes_of(run).length, !side_->last_comer().all_marked(round()));
   publish_moved(side_->block(), round(), run);
 }
 
@@ -181,7 +181,7 @@ void RecvChannel::help() {
     peer_->steps->carry_out();
   if (!usable() || side_->mode() != Mode::direct) return;
   if (deadlines_)
-    deadlines_->look(side_->rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
+    deadlines_->look(side_->last_comer(), round(), now_ns(), [this](Run run) { move(run); });
   if (!wire_.usable() || !shared_copy_->has_jobs()) return;
   const Moving moving(*this);
   if (!moving) return;

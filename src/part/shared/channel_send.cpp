@@ -97,7 +97,7 @@ Status SendChannel::pready(std::int32_t first, std::int32_t count) {
   if (watch_ != nullptr && count != 0) watch_->ready(run);
   if (timed_ && count != 0) {
     const std::uint64_t busy = this_timed_thread.copied_in(timed_.get(), round());
-    return timed_->marks.mark(side_.rendezvous(), round(), run, now_ns(), busy,
+    return timed_->marks.mark(side_.last_comer(), round(), run, now_ns(), busy,
                               [this](Run moved) { move(moved); });
   }
   if (count == 1 && side_.mode() == Mode::direct)
@@ -143,7 +143,7 @@ bool SendChannel::push_past_slot(std::uint32_t partition) {
 }
 
 void SendChannel::mark_further(const Cell& cell, std::size_t, std::uint64_t old) {
-  side_.rendezvous().mark_further(round(), cell, old, [this](Run run) { move(run); });
+  side_.last_comer().mark_further(round(), cell, old, [this](Run run) { move(run); });
 }
 
 Completion SendChannel::poll() {
@@ -172,7 +172,7 @@ void SendChannel::finish() {
 }
 
 void SendChannel::moved(Run run, MovedBy by) {
-  counters_.add_moved(by, run, bytes_of(run).length, !side_.rendezvous().all_marked(round()));
+  counters_.add_moved(by, run, bytes_of(run).length, !side_.last_comer().all_marked(round()));
   if (by == MovedBy::sender && watch_ != nullptr) watch_->ended(run);
   publish_moved(side_.block(), round(), run);
 }
@@ -200,7 +200,7 @@ void SendChannel::help() {
   if (!peer_->steps->empty()) [[unlikely]]
     peer_->steps->carry_out();
   if (timed_)
-    timed_->watch.look(side_.rendezvous(), round(), now_ns(), [this](Run run) { move(run); });
+    timed_->watch.look(side_.last_comer(), round(), now_ns(), [this](Run run) { move(run); });
   if (side_.mode() != Mode::direct) return;
   // Once there are jobs the receiver has matched, so `accepted` may be read. Without its typemap
   // only the receiver copies pieces.

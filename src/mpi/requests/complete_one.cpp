@@ -1,0 +1,91 @@
+// MPI_Wait, MPI_Test, MPI_Request_get_status.
+
+#include "mpi/abi/next.hpp"
+#include "mpi/requests/complete_many.hpp"
+#include "mpi/requests/error.hpp"
+#include "mpi/requests/status.hpp"
+#include "mpi/requests/waiting.hpp"
+
+namespace larklane::mpi {
+namespace {
+
+/// Ends a round: fills the status, and raises the error of a failure.
+int finish(Request& ours, Completion completion, MPI_Request* handle, MPI_Status* status) {
+  const Failure failure = finish_round(ours, completion, handle, status);
+  return failure.code == MPI_SUCCESS ? MPI_SUCCESS : raise_code_at(failure.target, failure.code);
+}
+
+/// Polls once. Completes *flag and *status if the request is inactive or pending.
+Completion poll_once(Request& ours, int* flag, MPI_Status* status) {
+  Pass pass;
+  const Completion completion = ours.poll(pass);
+  *flag = 1;
+  if (completion == Completion::inactive) {
+    set_empty(status);
+  } else if (completion == Completion::pending) {
+    *flag = 0;
+    Process::get().poke_native();
+  }
+  return completion;
+}
+
+bool is_over(Completion completion) noexcept {
+  return completion == Completion::complete || completion == Completion::failed;
+}
+
+}  // namespace
+}  // namespace larklane::mpi
+
+namespace larklane::mpi::face {
+
+int Wait(const Next& next, MPI_Request* request, MPI_Status* status) {
+  if (no_carriers()) [[likely]]
+    return next.Wait(request, status);
+  Request* const ours = find_carrier_at(request);
+  if (ours == nullptr) return next.Wait(request, status);
+  if (any_null(status)) [[unlikely]]
+    return raise_null("MPI_Wait");
+  Pass pass;
+  Completion completion = ours->poll(pass);
+  if (completion == Completion::pending) {
+    Waiting waiting;
+    do {
+      waiting.idle(pass);
+      pass = {};
+      completion = ours->poll(pass);
+    } while (completion == Completion::pending);
+  }
+  if (completion == Completion::inactive) {
+    set_empty(status);
+    return MPI_SUCCESS;
+  }
+  return finish(*ours, completion, request, status);
+}
+
+int Test(const Next& next, MPI_Request* request, int* flag, MPI_Status* status) {
+  if (no_carriers()) [[likely]]
+    return next.Test(request, flag, status);
+  Request* const ours = find_carrier_at(request);
+  if (ours == nullptr) {
+    Process::get().help();  // as in help_before_native()
+    return next.Test(request, flag, status);
+  }
+  if (any_null(status, flag)) [[unlikely]]
+    return raise_null("MPI_Test");
+  const Completion completion = poll_once(*ours, flag, status);
+  return is_over(completion) ? finish(*ours, completion, request, status) : MPI_SUCCESS;
+}
+
+int Request_get_status(const Next& next, MPI_Request request, int* flag, MPI_Status* status) {
+  if (no_carriers()) [[likely]]
+    return next.Request_get_status(request, flag, status);
+  Request* const ours = find_carrier(request);
+  if (ours == nullptr) return next.Request_get_status(request, flag, status);
+  if (any_null(status, flag)) [[unlikely]]
+    return raise_null("MPI_Request_get_status");
+  // A failed round is complete; the call that ends it raises the error.
+  if (is_over(poll_once(*ours, flag, status))) ours->fill(status);
+  return MPI_SUCCESS;
+}
+
+}  // namespace larklane::mpi::face
