@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "msg/match/match.hpp"
 
@@ -93,8 +94,7 @@ struct alignas(MatchingEngine::kLineBytes) MatchingEngine::Bucket {
         slot = {first.word, &first};
         return;
       }
-    first.next_key = chain;
-    chain = &first;
+    first.next_key = std::exchange(chain, &first);
   }
 
   /// The queue of a key, of receives or of messages.
