@@ -319,8 +319,13 @@ TEST_F(CommunicatorTest, APostedReceiveOutlivesTheClose) {
   std::uint64_t value = 6, into = 0, cancelled = 0;
   Pending& one = receive(*all[1], 0, 1, bytes_of(into));
   Pending& other = receive(*all[1], 0, 2, bytes_of(cancelled));
+  send(*all[0], 1, 4, bytes_of(value));
+  job_.settle();
+  EXPECT_EQ(all[1]->match_counts().waiting, 3u);
   all[1]->close();
-  send(*all[0], 1, 3, bytes_of(value));  // dropped
+  send(*all[0], 1, 3, bytes_of(value));
+  job_.settle();
+  EXPECT_EQ(all[1]->match_counts().waiting, 2u) << "messages without a receive are dropped";
   send(*all[0], 1, 1, bytes_of(value));
   EXPECT_TRUE(finish(&one).status.ok());
   EXPECT_EQ(into, 6u);
