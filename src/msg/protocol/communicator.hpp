@@ -107,18 +107,20 @@ class Communicator final {
   /// Mrecv and Imrecv. `message` is used up, also if it fails. @errors kNoMemory
   static Result<Pending*> receive(Taken& message, UserBytes to) noexcept;
 
-  /// True: it is, or will be, done with is_cancelled. False: too late, it completes as if this had
-  /// not been called. @param pending  of this communicator, not released. Not while close() runs in
-  /// another thread
-  bool cancel(Pending& pending) noexcept;
+  /// True: it is done with is_cancelled. False: too late, it completes as if this had not been
+  /// called. @param pending  not released. Not while its communicator's close() runs in another
+  /// thread
+  static bool cancel(Pending& pending) noexcept;
+  /// For a waiting probe: the reason that nothing more comes from that rank. Ok: it is not lost.
+  Status failure_of(int rank) const noexcept;
 
   /// MPI_Comm_free, after its delete callbacks: the last call but cancel() of a receive that is
   /// still in flight. Drops messages without a receive, now and later. Receives and sends in flight
   /// go on. Marks the end behind the messages to each peer.
   void close() noexcept;
 
-  /// By a waiting thread: a turn of the lane of `waits_for`, then now and then of the others. If the
-  /// last turn found little, it first backs off for up to 0.2 us.
+  /// By a waiting thread: a turn of the lane of `waits_for`, then now and then of the others. If
+  /// the last turn found little, it first backs off for up to 0.2 us.
   /// @param waits_for  null: the first lane @return records and completions served
   std::uint32_t progress(const Pending* waits_for = nullptr) noexcept;
   /// MPI_Test: as progress(), without the back-off.
@@ -148,6 +150,8 @@ class Communicator final {
 
   Communicator(Engine& engine, const ContextId& id) noexcept : engine_(engine), id_(id) {}
   ~Communicator();
+  /// @errors none but std::bad_alloc
+  Status prepare(std::span<const int> members, int own_rank, const Hints& hints);
 
   /// @param tag  kAnyTag: the first way
   std::uint32_t way_of(std::int64_t tag) const noexcept;
@@ -156,7 +160,7 @@ class Communicator final {
     return way != nullptr ? way : make_way_slow(index);
   }
   Way* make_way_slow(std::uint32_t index) noexcept;
-  Status announce_slow(Way& way, int to) noexcept;
+  Result<Connection*> announce_slow(Way& way, int to) noexcept;
   /// Null: memory ran out.
   MatchingEngine* matching() noexcept {
     // acquire: pairs with make_matching_slow()'s release.
@@ -164,7 +168,8 @@ class Communicator final {
     return made != nullptr ? made : make_matching_slow();
   }
   MatchingEngine* make_matching_slow() noexcept;
-  MessageLane& lane_for(const Pending* pending) noexcept;
+  /// Null: memory ran out.
+  MessageLane* lane_for(const Pending* pending) noexcept;
 
   Engine& engine_;
   const ContextId id_;
@@ -173,8 +178,9 @@ class Communicator final {
   int own_rank_ = -1;
   std::uint32_t first_lane_ = 0, ways_count_ = 1;
   std::unique_ptr<std::atomic<Way*>[]> ways_;
-  std::mutex making_;  // guards the making of ways, routes and the matching engine
-  std::atomic<bool> is_closed_{false};  // written before each lane's lock is taken once
+  std::mutex making_;  // guards the making of ways and of the matching engine; below a lane's lock
+  std::mutex announcing_;                   // guards the announcements; above a lane's lock
+  std::atomic<bool> is_closed_{false};      // written before each lane's lock is taken once
   std::atomic<std::uint64_t> arrivals_{0};  // number of the next one; with a lane's lock held
   std::atomic<std::uint32_t> uses_{1};      // the program's, and each number's that names it
 };

@@ -44,6 +44,7 @@ struct Operation : Node {
     transfer,       ///< no record: posts `work`
     gather,         ///< finish: its payload lies in `buffers`
     post_packet,    ///< finish: its payload lies in `packet`
+    finish_copy,    ///< finish: its payload is a buffer of the library, `local`
   };
 
   Object* object = nullptr;  ///< null: no object to signal
