@@ -12,6 +12,7 @@
 #include "mpi/abi/handles.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
+#include "mpi/p2p/messages.hpp"
 #include "mpi/world/process.hpp"
 
 namespace larklane::mpi::p2p {
@@ -23,6 +24,7 @@ std::atomic<bool> is_owned{false};
 namespace {
 
 constexpr std::uint16_t kFirstBallot = part::Engine::kKindsEnd;
+constexpr std::uint16_t kFirstOfMesh = kFirstBallot + 8;
 
 #if defined(LARKLANE_FAMILY_MPICH)
 constexpr std::uint16_t kFamily = 1;
@@ -61,7 +63,10 @@ class World final : public control::Handler {
   void on_peer_down(control::Peer& peer) override;
 
   void open(Process& process);
+  void drain();
   void close();
+  msg::Engine& engine() noexcept { return messages_->engine(); }
+  void open_record(Communicator& made, const Communicator::Members& members);
   std::string ownership_text();
 
  private:
@@ -84,6 +89,7 @@ class World final : public control::Handler {
   bool is_closed_ = false;
   std::unique_ptr<BallotLines> lines_;
   std::unique_ptr<Agreement> agreement_;
+  std::unique_ptr<Messages> messages_;
   std::string text_;
   MPI_Comm private_comm_{};
   int rank_ = 0, size_ = 1;
@@ -103,18 +109,29 @@ void World::on_peer_down(control::Peer& peer) {
     return;
   }
   if (const auto rank = lines_->rank_at(peer.address())) agreement_->on_ended(*rank);
+  if (messages_) messages_->handler().on_peer_down(peer);
 }
 
 void World::pass_locked(control::Peer& from, const control::Record& record) {
+  if (record.kind >= kFirstOfMesh) {
+    if (messages_) messages_->handler().on_record(from, record);
+    return;
+  }
   if (const auto ballot = lines_->read(from, record))
     agreement_->on_ballot(ballot->first, ballot->second);
 }
 
 void World::begin(Process& process, control::Plane& plane) {
   const Terms terms{.family = kFamily, .options = digest_of(process.config())};
+  std::string problem;
+  auto messages = Messages::create(process.config(), plane, process.identity().job, rank_, size_,
+                                   kFirstOfMesh, &problem);
+  if (!messages)
+    log_warn_once("p2p engine", "no engine for ordinary messages: %s", problem.c_str());
   const std::scoped_lock lock(mutex_);
   lines_ = std::make_unique<BallotLines>(plane, process.identity().job, rank_, size_, kFirstBallot);
   agreement_ = std::make_unique<Agreement>(rank_, size_, terms, *lines_);
+  if (messages) messages_ = std::move(messages).value();
   for (Early& early : std::exchange(early_, {})) {
     if (early.kind != 0) {
       pass_locked(*early.from, {early.kind, early.payload, {}});
@@ -131,7 +148,11 @@ void World::open(Process& process) {
   part::Engine* const engine = process.engine();
   if (engine == nullptr) return stay_native(process.why_unusable(), false);  // it has warned
   begin(process, engine->plane());
-  if (!decide(process)) return;
+  if (!decide(process)) {
+    std::unique_ptr<Messages> unused;
+    const std::scoped_lock lock(mutex_);
+    return messages_.swap(unused);
+  }
   // relaxed: see is_owned()
   detail::is_owned.store(true, std::memory_order_relaxed);
   set_text(kOwnedText);
@@ -144,13 +165,19 @@ bool World::decide(Process& process) {
   const std::uint64_t wait_ns = process.config().control_connect_ns;
   if (process.spans_hosts())
     agreement_->object({Objection::several_hosts, rank_});
+  else if (!messages_)
+    agreement_->object({Objection::unusable, rank_});
   else
     agreement_->agree(1);
   Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
   if (outcome == Outcome::yes) {
-    if (make_communicator())
+    if (make_communicator()) {
+      // Before this rank's yes: messages may come as soon as another rank knows the answer.
+      const msg::Creation creation(messages_->engine());
+      for (const MPI_Comm comm : {handles().comm_world, handles().comm_self})
+        open_record(*find_communicator(comm), find_communicator(comm)->members());
       agreement_->agree(2);
-    else
+    } else
       agreement_->object({Objection::no_communicator, rank_});
     outcome = agreement_->await(2, 0);
   }
@@ -196,11 +223,33 @@ void World::set_text(std::string text) {
   text_ = std::move(text);
 }
 
+void World::open_record(Communicator& made, const Communicator::Members& members) {
+  std::vector<int> ranks;
+  for (const Member& member : members.peers) ranks.push_back(member.rank);
+  auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, {});
+  if (opened) {
+    // relaxed: see `ordinary`
+    made.ordinary.store(*opened, std::memory_order_relaxed);
+    return;
+  }
+  log_error("no memory for a communicator's messages: the job is aborted");  // not native alone
+  next_pmpi().Abort(handles().comm_world, 1);
+}
+
+void World::drain() {
+  if (is_owned()) messages_->drain();
+}
+
 void World::close() {
+  if (is_owned()) {
+    close_all_communicators();
+    messages_->close();
+  }
   // relaxed: see is_owned()
   detail::is_owned.store(false, std::memory_order_relaxed);
   const std::scoped_lock lock(mutex_);
   is_closed_ = true;
+  messages_.reset();
   agreement_.reset();
   lines_.reset();
   early_.clear();
@@ -218,9 +267,32 @@ void opened() {
   if (process.wants_messages()) World::get().open(process);
 }
 
-void closing() {}
+void closing() { World::get().drain(); }
 
 void closed() { World::get().close(); }
+
+msg::Engine& engine() noexcept { return World::get().engine(); }
+
+msg::Communicator* detail::record_slow(MPI_Comm comm) noexcept {
+  // relaxed: see communicator_epoch. Before the look-up: a change meanwhile makes it stale.
+  const std::uint64_t epoch = communicator_epoch.load(std::memory_order_relaxed);
+  const auto found = find_communicator(comm);
+  // relaxed: see `ordinary`
+  last_record = {epoch, comm, found ? found->ordinary.load(std::memory_order_relaxed) : nullptr};
+  return last_record.found;
+}
+
+Creation::Creation(const Communicator* parent) {
+  // relaxed: see `ordinary`
+  if (parent != nullptr && parent->ordinary.load(std::memory_order_relaxed) != nullptr)
+    creation_.emplace(engine());
+}
+
+void Creation::open(Communicator& made, Communicator* like) const {
+  if (!creation_) return;
+  const Communicator::Members& members = (like != nullptr ? *like : made).members();
+  if (members.known && !members.inter) World::get().open_record(made, members);
+}
 
 std::string ownership_text() { return World::get().ownership_text(); }
 

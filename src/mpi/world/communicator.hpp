@@ -15,6 +15,10 @@
 #include "mpi/world/context_id.hpp"
 #include "mpi/world/member.hpp"
 
+namespace larklane::msg {
+class Communicator;
+}
+
 namespace larklane::mpi {
 
 /// Processes of other worlds that this process met in the constructor of a communicator. All
@@ -91,6 +95,9 @@ class Communicator {
   /// Undoes detach() if the MPI has not freed the handle.
   void reattach(MPI_Comm handle);
   std::atomic<std::uint32_t> request_count{0};
+  /// Carries its ordinary messages; null: the MPI does. relaxed: it is written before the program
+  /// gets the handle, and after its last use.
+  std::atomic<msg::Communicator*> ordinary{nullptr};
 
  private:
   void resolve_locked();
@@ -142,17 +149,27 @@ std::shared_ptr<Communicator> find_communicator(MPI_Comm comm);
 std::uint64_t next_use(const ContextId& key);
 /// Records a new handle; ignores MPI_COMM_NULL.
 /// @param foreigners  null: all its processes are of the own world
-void remember_communicator(MPI_Comm comm, const ContextId& recipe,
-                           ForeignersPtr foreigners = nullptr);
+/// @return  its record; null for MPI_COMM_NULL
+std::shared_ptr<Communicator> remember_communicator(MPI_Comm comm, const ContextId& recipe,
+                                                    ForeignersPtr foreigners = nullptr);
 /// Records an intercommunicator with the processes of `meeting` as its remote group. It gets no
 /// record if their number differs from the group's size: then the meeting is of other processes.
 /// @param others  processes that the own side already knows
 void remember_meeting(MPI_Comm intercomm, const Meeting& meeting, ForeignersPtr others);
 /// Call before MPI_Comm_free: another communicator may get the handle at once.
+/// Ordinary messages still find it: delete callbacks may use them, until end_communicator().
 /// @return  its record; null if there is none
 std::shared_ptr<Communicator> forget_communicator(MPI_Comm comm);
+/// The MPI has freed the communicator of the handle: closes its ordinary messages, if they are
+/// ours. @param forgotten  of forget_communicator()
+void end_communicator(MPI_Comm comm, const std::shared_ptr<Communicator>& forgotten);
+/// Changes with each handle that gets or loses a record. relaxed: a thread that uses a new handle
+/// has synchronised with the thread that made it.
+extern std::atomic<std::uint64_t> communicator_epoch;
 /// Restores the record of a communicator that the MPI has not freed: its ordinals continue.
 void restore_communicator(MPI_Comm comm, std::shared_ptr<Communicator> forgotten);
 void forget_all_communicators();
+/// Ends ordinary messages of all communicators.
+void close_all_communicators();
 
 }  // namespace larklane::mpi

@@ -128,8 +128,8 @@ bool Process::prepare() {
   return true;
 }
 
-/// The bound name is this process's answer to ranks that look for it, so it exists before the MPI's
-/// exchange, and only if this process takes part.
+/// Ranks that find the name bound know that this process takes part. So it is bound before the
+/// MPI's exchange, or never.
 void Process::listen_for_ballots_locked() {
   wants_messages_ = false;
   if (config_.p2p != "on") return;  // `auto` owns nothing yet: base/p2p_auto.def
