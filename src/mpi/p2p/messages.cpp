@@ -1,7 +1,9 @@
 #include "mpi/p2p/messages.hpp"
 
 #include <sched.h>
+#include <sys/eventfd.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "mpi/world/identity.hpp"
@@ -34,7 +36,28 @@ Result<std::unique_ptr<Messages>> Messages::create(const Config& config, control
   auto mesh = msg::Mesh::create(shared, *made, problem);
   if (!mesh) return mesh.error();
   made->mesh_ = std::move(mesh).value();
-  return made;
+  Status watched = made->turns_.open();
+  if (watched.ok()) watched = plane.watch(made->turns_);
+  made->is_watched_ = watched.ok();
+  if (watched.ok()) return made;
+  made->close();
+  return watched;
+}
+
+Status Messages::Turns::open() {
+  never_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  return never_ ? Status() : Status(Errc::kSystem, errno);
+}
+
+void Messages::Turns::on_time(std::uint64_t now_ns) {
+  constexpr std::uint64_t kTurnNs = 1'000'000;
+  next_turn_ns_ = now_ns + kTurnNs;
+  while (messages_.engine_->progress_all() != 0) {
+  }
+}
+
+void Messages::serve_by_helper() noexcept {
+  if (!std::exchange(is_served_, true)) turns_.turn_on();
 }
 
 void Messages::drain() {
@@ -44,6 +67,8 @@ void Messages::drain() {
 
 void Messages::close() {
   drain();
+  if (std::exchange(is_served_, false)) turns_.turn_off();
+  if (std::exchange(is_watched_, false)) plane_.unwatch(turns_);
   mesh_->close([this] { (void)engine_->progress_all(); });
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "base/config.hpp"
+#include "base/unique_fd.hpp"
+#include "control/helper/watched.hpp"
 #include "control/plane/plane.hpp"
 #include "mpi/world/member.hpp"
 #include "msg/completion/completion_domain.hpp"
@@ -29,10 +31,32 @@ class Messages final : private msg::MeshUser, private msg::Connector, private ms
   control::Handler& handler() noexcept { return mesh_->handler(); }
   /// Makes progress until all posts are out, or their peers are lost.
   void drain();
-  /// Drains, says goodbye, and ends the links. @pre no thread posts
+  /// From now until close() the helper makes progress, each millisecond: in the MPI's finalisation
+  /// delete callbacks may send, and peers may drain.
+  void serve_by_helper() noexcept;
+  /// Drains, says goodbye, and ends the links. The last call before the destructor; the caller
+  /// holds no lock that the helper may wait for. @pre no thread posts
   void close();
 
  private:
+  /// The helper's turns. Thread safety: as Watched.
+  class Turns final : public control::Watched {
+   public:
+    explicit Turns(Messages& messages) noexcept : messages_(messages) {}
+    /// @errors kSystem
+    Status open();
+    int fd() const noexcept override { return never_.get(); }
+    bool before_sleep() override { return true; }
+    void serve() override {}
+    std::uint64_t next_time_ns() const noexcept override { return next_turn_ns_; }
+    void on_time(std::uint64_t now_ns) override;
+
+   private:
+    Messages& messages_;
+    UniqueFd never_;  // never readable
+    std::uint64_t next_turn_ns_ = 0;
+  };
+
   Messages(control::Plane& plane, const Job& job, int rank, int size, std::uint16_t first_kind)
       : plane_(plane), job_(job), rank_(rank), size_(size), first_kind_(first_kind) {}
 
@@ -61,6 +85,8 @@ class Messages final : private msg::MeshUser, private msg::Connector, private ms
   CompletionDomain domain_;
   std::unique_ptr<msg::Engine> engine_;
   std::unique_ptr<msg::Mesh> mesh_;
+  Turns turns_{*this};
+  bool is_watched_ = false, is_served_ = false;
 };
 
 }  // namespace larklane::mpi::p2p

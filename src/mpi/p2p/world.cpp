@@ -13,6 +13,7 @@
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
 #include "mpi/p2p/messages.hpp"
+#include "mpi/p2p/progress_hook.hpp"
 #include "mpi/world/process.hpp"
 
 namespace larklane::mpi::p2p {
@@ -35,6 +36,8 @@ constexpr std::uint16_t kFamily = 3;
 #endif
 
 constexpr const char* kOwnedText = "point-to-point messages are carried by Larklane";
+constexpr const char* kWithHook = ", with the MPI's progress hook";
+constexpr const char* kWithoutHook = ", without a progress hook in the MPI";
 
 /// Less for each level of the tree, so the parent of a missing rank objects first, and names it.
 std::uint64_t patience(int rank, std::uint64_t wait_ns) {
@@ -65,6 +68,7 @@ class World final : public control::Handler {
   void open(Process& process);
   void drain();
   void close();
+  void end_messages();
   msg::Engine& engine() noexcept { return messages_->engine(); }
   void open_record(Communicator& made, const Communicator::Members& members);
   std::string ownership_text();
@@ -148,15 +152,13 @@ void World::open(Process& process) {
   part::Engine* const engine = process.engine();
   if (engine == nullptr) return stay_native(process.why_unusable(), false);  // it has warned
   begin(process, engine->plane());
-  if (!decide(process)) {
-    std::unique_ptr<Messages> unused;
-    const std::scoped_lock lock(mutex_);
-    return messages_.swap(unused);
-  }
+  if (!decide(process)) return end_messages();
   // relaxed: see is_owned()
   detail::is_owned.store(true, std::memory_order_relaxed);
-  set_text(kOwnedText);
-  log_info("%s", kOwnedText);
+  const bool has_hook = process.config().p2p_hook && start_hook(messages_->engine());
+  const std::string text = kOwnedText + std::string(has_hook ? kWithHook : kWithoutHook);
+  set_text(text);
+  log_info("%s", text.c_str());
 }
 
 /// False: messages stay with the MPI.
@@ -237,22 +239,31 @@ void World::open_record(Communicator& made, const Communicator::Members& members
 }
 
 void World::drain() {
-  if (is_owned()) messages_->drain();
+  if (!is_owned()) return;
+  messages_->drain();
+  messages_->serve_by_helper();  // until close(): the native call runs without the hook
+  stop_hook();
 }
 
 void World::close() {
-  if (is_owned()) {
-    close_all_communicators();
-    messages_->close();
-  }
+  if (is_owned()) close_all_communicators();
+  end_messages();
   // relaxed: see is_owned()
   detail::is_owned.store(false, std::memory_order_relaxed);
   const std::scoped_lock lock(mutex_);
   is_closed_ = true;
-  messages_.reset();
   agreement_.reset();
   lines_.reset();
   early_.clear();
+}
+
+/// Holds no lock while the helper may pass records.
+void World::end_messages() {
+  if (!messages_) return;
+  messages_->close();
+  std::unique_ptr<Messages> ended;
+  const std::scoped_lock lock(mutex_);
+  messages_.swap(ended);
 }
 
 std::string World::ownership_text() {
