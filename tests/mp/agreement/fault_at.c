@@ -32,7 +32,9 @@ static int own_rank(void) {
 static int read_fault(struct fault* fault) {
   const char* text = getenv("FAULT_AT");
   char what[16], when[16];
-  if (text == NULL || sscanf(text, "%d:%15[^:]:%d:%d:%15s", &fault->rank, what, &fault->kind, &fault->round, when) != 5) return 0;
+  if (text == NULL || sscanf(text, "%d:%15[^:]:%d:%d:%15s", &fault->rank, what, &fault->kind,
+                             &fault->round, when) != 5)
+    return 0;
   fault->seconds = strcmp(what, "kill") == 0 ? 0 : atoi(what);
   fault->is_after = strcmp(when, "after") == 0;
   return fault->rank == own_rank();
@@ -50,7 +52,8 @@ static int is_meant(const struct fault* fault, const struct msghdr* message) {
   uint16_t kind;
   memcpy(&found, record, sizeof found);
   memcpy(&kind, record + kind_at, sizeof kind);
-  return bytes == sizeof record && found == magic && kind == fault->kind && record[header_bytes + round_at] == fault->round;
+  return bytes == sizeof record && found == magic && kind == fault->kind &&
+         record[header_bytes + round_at] == fault->round;
 }
 
 static void strike(const struct fault* fault) {
@@ -59,7 +62,8 @@ static void strike(const struct fault* fault) {
 }
 
 ssize_t sendmsg(int socket, const struct msghdr* message, int flags) {
-  ssize_t (*next)(int, const struct msghdr*, int) = (ssize_t(*)(int, const struct msghdr*, int))dlsym(RTLD_NEXT, "sendmsg");
+  ssize_t (*next)(int, const struct msghdr*, int) =
+      (ssize_t(*)(int, const struct msghdr*, int))dlsym(RTLD_NEXT, "sendmsg");
   struct fault fault;
   const int strikes = read_fault(&fault) && is_meant(&fault, message);
   if (strikes && !fault.is_after) strike(&fault);

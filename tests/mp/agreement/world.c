@@ -1,8 +1,9 @@
 /* A program that initialises MPI, and ends.
  *
  *   world             a barrier, then MPI_Finalize
- *   world leave       ends without MPI_Finalize, since another rank is dead, after the living ones have decided
- *   world times       rank 0 prints the slowest rank's time in MPI_Init, in microseconds */
+ *   world leave       ends without MPI_Finalize, since another rank is dead, after the living ones
+ * have decided world times       rank 0 prints the slowest rank's time in MPI_Init, in microseconds
+ */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>
