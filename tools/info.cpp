@@ -58,6 +58,15 @@ void print_lanes(const Facts& facts) {
   print_wrapped(facts.lanes, 2);
 }
 
+void print_messages(const Facts& facts) {
+  std::printf("\nOrdinary point-to-point messages (option p2p = %s)\n", facts.config.p2p.c_str());
+  if (facts.owned_by_auto.empty())
+    print_wrapped("`auto` owns no world: none has been measured yet", 2);
+  for (const OwnedByAuto& row : facts.owned_by_auto)
+    std::printf("  auto owns  %s, %s, %s: %s\n", row.mpi.c_str(), row.thread_level.c_str(),
+                row.hosts.c_str(), row.record.c_str());
+}
+
 void print_peer(const PeerFacts& peer) {
   std::printf("Pairs of this process with %s\n", peer.asked.c_str());
   const auto print = [](const char* name, const std::string& what, const std::string& why) {
@@ -173,6 +182,10 @@ Facts collect(bool options_only) {
   facts.mpi = environment("LARKLANE_MPI");
   facts.abilities = probe(facts.folder, facts.config);
   facts.lanes = describe_lanes(facts.config);
+#define LARKLANE_P2P_AUTO(mpi, thread_level, hosts, record) \
+  facts.owned_by_auto.push_back({mpi, thread_level, hosts, record});
+#include "base/p2p_auto.def"
+#undef LARKLANE_P2P_AUTO
   facts.crossover = measure_crossover();
   facts.host = larklane::model::this_host();
   facts.tuning =
@@ -244,6 +257,7 @@ int info(const InfoRequest& request) {
       print_families(facts);
       print_abilities(facts);
       print_lanes(facts);
+      print_messages(facts);
       print_crossover(facts);
       print_tuning(facts);
     }

@@ -25,6 +25,12 @@ struct Family {
   std::string library;  ///< empty: not built
 };
 
+/// A row of base/p2p_auto.def: worlds in which `p2p = auto` gives ordinary messages to Larklane.
+struct OwnedByAuto {
+  std::string mpi, thread_level, hosts;
+  std::string record;  ///< the measurement that shows the gain
+};
+
 /// Everything that is shown, however it is shown.
 struct Facts {
   bool options_only = false;
@@ -32,6 +38,7 @@ struct Facts {
   std::vector<Family> families;
   std::string mpi;  ///< the value of LARKLANE_MPI; empty if it is not set
   std::vector<Ability> abilities;
+  std::vector<OwnedByAuto> owned_by_auto;
   std::string lanes;
   std::optional<PeerFacts> peer;  ///< then of the rest only `abilities`
   Crossover crossover;

@@ -37,6 +37,13 @@ std::string to_json(const Facts& facts) {
     root["mpi"] = facts.mpi;
     add_providers(facts, &root);
     root["lanes"] = facts.lanes;
+    auto& owned = root["p2p_auto"];
+    owned = nlohmann::ordered_json::array();
+    for (const OwnedByAuto& row : facts.owned_by_auto)
+      owned.push_back({{"mpi", row.mpi},
+                       {"thread_level", row.thread_level},
+                       {"hosts", row.hosts},
+                       {"record", row.record}});
     auto& crossover = root["crossover"];
     crossover["problem"] = facts.crossover.problem;
     crossover["points"] = nlohmann::ordered_json::array();

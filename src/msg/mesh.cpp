@@ -32,22 +32,41 @@ std::optional<boot::HostCard> parse_card(const boot::Card& bytes) {
   return boot::HostCard::of_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
+}  // namespace
+
 template <class T>
-void send(control::Peer& peer, MeshRecord kind, const T& record,
-          std::span<const std::byte> rest = {}) {
+void Mesh::send(control::Peer& peer, MeshRecord kind, const T& record,
+                std::span<const std::byte> rest) {
   std::vector<std::byte> payload(sizeof record + rest.size());
   std::memcpy(payload.data(), &record, sizeof record);
   std::copy(rest.begin(), rest.end(), payload.begin() + sizeof record);
   // on_peer_down() reports a peer that is down.
-  (void)peer.send(static_cast<std::uint16_t>(kind), payload);
+  (void)peer.send(
+      static_cast<std::uint16_t>(shared_.first_kind() + static_cast<std::uint16_t>(kind)), payload);
 }
 
-/// @param rank  this process's
-void say_ready(control::Peer& to, int rank, std::uint32_t number, Status status) {
-  send(to, MeshRecord::ready, MeshReady{rank, number, static_cast<std::uint32_t>(status.code())});
+void Mesh::say_ready(control::Peer& to, std::uint32_t number, Status status) {
+  send(to, MeshRecord::ready, MeshReady{rank_, number, static_cast<std::uint32_t>(status.code())});
 }
 
-}  // namespace
+/// A plane of the mesh's own, for native processes: peers are found by their cards.
+class Mesh::CardPlane final : public SharedPlane {
+ public:
+  explicit CardPlane(boot::Board& board) noexcept : board_(board) {}
+  Status open(const Config& config, control::Handler& handler, std::string* problem);
+
+  int rank() const override { return board_.rank(); }
+  int size() const override { return board_.size(); }
+  Result<control::Address> address_of(int rank, std::string* problem) override;
+  control::Plane& plane() override { return *plane_; }
+  std::uint16_t first_kind() const override { return 0; }
+  void close() { plane_.reset(); }
+
+ private:
+  boot::Board& board_;
+  boot::HostCard card_;
+  std::unique_ptr<control::Plane> plane_;
+};
 
 /// A link to another rank.
 class Mesh::Link final : public wireup::Link {
@@ -76,14 +95,12 @@ class Mesh::Link final : public wireup::Link {
   }
   std::vector<std::byte> offer() const override { return packets->offer(); }
   Status send_offer() override {
-    send(*peer_, MeshRecord::offer, MeshOffer{mesh_.board_.rank(), number_}, packets->offer());
+    mesh_.send(*peer_, MeshRecord::offer, MeshOffer{mesh_.rank_, number_}, packets->offer());
     return {};
   }
   Status connect(std::span<const std::byte> offer) override { return packets->connect(offer); }
   bool is_connected_by_use() const override { return packets->is_connected_by_use(); }
-  void send_ready(Status status) override {
-    say_ready(*peer_, mesh_.board_.rank(), number_, status);
-  }
+  void send_ready(Status status) override { mesh_.say_ready(*peer_, number_, status); }
   void greet() override {
     packets->greet([this](Status status) { answered(status); });
   }
@@ -106,13 +123,11 @@ class Mesh::Link final : public wireup::Link {
   std::string why_;
 };
 
-Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& board, MeshUser& user,
-                                           std::string* problem) {
-  std::unique_ptr<Mesh> mesh(new (std::nothrow) Mesh(board, user));
-  if (mesh == nullptr) return Errc::kNoMemory;
+Status Mesh::CardPlane::open(const Config& config, control::Handler& handler,
+                             std::string* problem) {
   Secret for_name;
   Status random = fill_random(for_name);
-  if (random.ok()) random = fill_random(mesh->card_.secret);
+  if (random.ok()) random = fill_random(card_.secret);
   if (!random.ok()) {
     *problem = RefusedCall{"getrandom", random.detail(), "the job's secret"}.text();
     return random;
@@ -126,13 +141,13 @@ Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& bo
   }
   auto remote = control::RemoteListener::bind(name, config.control_interface, problem);
   if (!remote) return remote.error();
-  mesh->card_.host = boot::this_host();
-  mesh->card_.user = ::getuid();
-  mesh->card_.local = name;
-  mesh->card_.address = remote->address;
-  const std::string text = mesh->card_.text();
-  LARKLANE_TRY(board.publish(std::as_bytes(std::span(text)), problem));
-  auto first = board.card_of(0, problem);
+  card_.host = boot::this_host();
+  card_.user = ::getuid();
+  card_.local = name;
+  card_.address = remote->address;
+  const std::string text = card_.text();
+  LARKLANE_TRY(board_.publish(std::as_bytes(std::span(text)), problem));
+  auto first = board_.card_of(0, problem);
   if (!first) return first.error();
   const auto card = parse_card(*first);
   if (!card) {
@@ -142,7 +157,7 @@ Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& bo
   std::vector<control::Listener> own;
   own.push_back(std::move(local).value());
   auto plane =
-      control::Plane::create(std::move(own), *mesh,
+      control::Plane::create(std::move(own), handler,
                              control::Remote{std::move(remote).value(), card->secret,
                                              config.control_connect_ns, config.control_silence_ns},
                              config.control_connect_ns);
@@ -150,23 +165,61 @@ Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& bo
     *problem = "the helper thread: " + status_text(plane.error());
     return plane.error();
   }
+  plane_ = std::move(plane).value();
+  return {};
+}
+
+Result<control::Address> Mesh::CardPlane::address_of(int rank, std::string* problem) {
+  auto bytes = board_.card_of(rank, problem);
+  if (!bytes) return bytes.error();
+  auto card = parse_card(*bytes);
+  if (!card) {
+    *problem = "it runs another version of Larklane";
+    return Errc::kVersion;
+  }
+  return std::move(card->host == card_.host ? card->local : card->address);
+}
+
+Result<std::unique_ptr<Mesh>> Mesh::create(const Config& config, boot::Board& board, MeshUser& user,
+                                           std::string* problem) {
+  auto own = std::make_unique<CardPlane>(board);
+  std::unique_ptr<Mesh> mesh(new (std::nothrow) Mesh(*own, user));
+  if (mesh == nullptr) return Errc::kNoMemory;
+  mesh->own_ = std::move(own);
   const std::scoped_lock lock(mesh->mutex_);  // records wait for the plane
-  mesh->plane_ = std::move(plane).value();
-  Status watched = mesh->greeter_.open();
-  if (watched.ok()) watched = mesh->plane_->watch(mesh->greeter_);
-  if (watched.ok()) return mesh;
-  *problem = std::string("what the helper watches: ") + std::strerror(watched.detail());
+  LARKLANE_TRY(mesh->own_->open(config, *mesh, problem));
+  LARKLANE_TRY(mesh->watch_greetings(problem));
+  return mesh;
+}
+
+Result<std::unique_ptr<Mesh>> Mesh::create(SharedPlane& shared, MeshUser& user,
+                                           std::string* problem) {
+  std::unique_ptr<Mesh> mesh(new (std::nothrow) Mesh(shared, user));
+  if (mesh == nullptr) return Errc::kNoMemory;
+  LARKLANE_TRY(mesh->watch_greetings(problem));
+  return mesh;
+}
+
+Status Mesh::watch_greetings(std::string* problem) {
+  Status watched = greeter_.open();
+  if (watched.ok()) watched = shared_.plane().watch(greeter_);
+  if (!watched.ok())
+    *problem = std::string("what the helper watches: ") + std::strerror(watched.detail());
   return watched;
 }
 
-Mesh::Mesh(boot::Board& board, MeshUser& user) noexcept : board_(board), user_(user) {}
-Mesh::~Mesh() { plane_.reset(); }
+Mesh::Mesh(SharedPlane& shared, MeshUser& user) noexcept
+    : user_(user), shared_(shared), rank_(shared.rank()) {}
+Mesh::~Mesh() {
+  if (own_ != nullptr) own_->close();
+}
 
 // --- wants --------------------------------------------------------------------------------------
 
 void Mesh::want(int rank, std::uint32_t number) {
   const std::scoped_lock lock(mutex_);
   if (is_closing_) return leave_locked({rank, number});
+  if (is_shared()) return shared_.plane().post([this, rank, number] { connect(rank, number); });
   wanted_.emplace_back(rank, number);
   if (!fetcher_.joinable())
     fetcher_ = std::thread([this] { fetch_wanted(); });
@@ -189,7 +242,7 @@ void Mesh::fetch_wanted() {
 
 void Mesh::connect(int rank, std::uint32_t number) {
   std::string problem;
-  if (rank == board_.rank()) {
+  if (rank == rank_) {
     const std::scoped_lock lock(mutex_);
     const Status status = connect_to_self_locked(number);
     if (!status.ok()) refuse_locked(rank, number, status, user_.explain(status));
@@ -217,18 +270,13 @@ control::Peer* Mesh::known_peer(int rank) {
 
 Result<control::Peer*> Mesh::peer_of(int rank, std::string* problem) {
   if (control::Peer* const known = known_peer(rank)) return known;
-  auto bytes = board_.card_of(rank, problem);
-  if (!bytes) return bytes.error();
-  const auto card = parse_card(*bytes);
-  if (!card) {
-    *problem = "it runs another version of Larklane";
-    return Errc::kVersion;
-  }
-  auto peer = plane_->connect(card->host == card_.host ? card->local : card->address);
+  auto address = shared_.address_of(rank, problem);
+  if (!address) return address.error();
+  auto peer = shared_.plane().connect(*address);
   if (peer) return peer;
   // The peer may have opened this link itself and ended since: then it accepts no connection any
   // more. catch_up() processes its records first.
-  plane_->catch_up();
+  shared_.plane().catch_up();
   if (control::Peer* const known = known_peer(rank)) return known;
   *problem = peer.error().code() == Errc::kForeignUser
                  ? "it runs as another user; remedy: start all ranks as one user"
@@ -245,16 +293,15 @@ Result<std::unique_ptr<PacketLink>> Mesh::open_end_locked(int rank, std::uint32_
 }
 
 Status Mesh::connect_to_self_locked(std::uint32_t number) {
-  const int rank = board_.rank();
-  auto end = open_end_locked(rank, number);
+  auto end = open_end_locked(rank_, number);
   if (!end) return end.error();
-  auto other = open_end_locked(rank, number);
+  auto other = open_end_locked(rank_, number);
   if (!other) return other.error();
   LARKLANE_TRY((*end)->connect((*other)->offer()));
   LARKLANE_TRY((*other)->connect((*end)->offer()));
   OwnLink& link = own_links_[number];
   link = {std::move(end).value(), std::move(other).value()};
-  user_.on_ready(rank, number, *link.end);
+  user_.on_ready(rank_, number, *link.end);
   return {};
 }
 
@@ -288,7 +335,7 @@ void Mesh::on_record(control::Peer& from, const control::Record& record) {
     return known != ranks_.end() && gone_.contains(known->second);
   };
   Status status = Errc::kProtocol;
-  switch (static_cast<MeshRecord>(record.kind)) {
+  switch (static_cast<MeshRecord>(record.kind - shared_.first_kind())) {
     case MeshRecord::offer:
       if (is_gone()) return;
       status = on_offer_locked(from, record.payload);
@@ -299,7 +346,7 @@ void Mesh::on_record(control::Peer& from, const control::Record& record) {
       break;
     case MeshRecord::goodbye:
       status = on_goodbye_locked(from);
-      if (status.ok()) send(from, MeshRecord::farewell, MeshGoodbye{board_.rank()});
+      if (status.ok()) send(from, MeshRecord::farewell, MeshGoodbye{rank_});
       break;
     case MeshRecord::farewell:
       status = on_goodbye_locked(from);
@@ -312,7 +359,7 @@ void Mesh::on_record(control::Peer& from, const control::Record& record) {
 }
 
 Status Mesh::meet_locked(control::Peer& from, std::int32_t rank) {
-  if (rank < 0 || rank >= board_.size() || rank == board_.rank()) return Errc::kProtocol;
+  if (rank < 0 || rank >= shared_.size() || rank == rank_) return Errc::kProtocol;
   const auto known = ranks_.find(&from);
   const auto peer = peers_.find(rank);
   if (known == ranks_.end() && peer == peers_.end()) {
@@ -330,7 +377,7 @@ Status Mesh::on_offer_locked(control::Peer& from, std::span<const std::byte> pay
   LARKLANE_TRY(meet_locked(from, offer->rank));
   const Key key{offer->rank, offer->number};
   if (is_closing_ && !links_.contains(key)) {
-    say_ready(from, board_.rank(), offer->number, Errc::kPeerDown);
+    say_ready(from, offer->number, Errc::kPeerDown);
     return {};
   }
   Link& link = link_locked(key);
@@ -418,7 +465,7 @@ void Mesh::for_each_end(Visit&& visit) {
     if (link->packets != nullptr) visit(key.first, link->packets);
   for (auto& [number, link] : own_links_)
     for (auto* const end : {&link.end, &link.other_end})
-      if (*end != nullptr) visit(board_.rank(), *end);
+      if (*end != nullptr) visit(rank_, *end);
 }
 
 void Mesh::close(const std::function<void()>& progress) {
@@ -426,10 +473,10 @@ void Mesh::close(const std::function<void()>& progress) {
     const std::scoped_lock lock(mutex_);
     is_closing_ = true;
     wanted_changed_.notify_one();
-    for (const auto& [rank, peer] : peers_)
-      send(*peer, MeshRecord::goodbye, MeshGoodbye{board_.rank()});
+    for (const auto& [rank, peer] : peers_) send(*peer, MeshRecord::goodbye, MeshGoodbye{rank_});
   }
   if (fetcher_.joinable()) fetcher_.join();
+  if (is_shared()) shared_.plane().catch_up();  // after the wants that were posted
   {
     const std::scoped_lock lock(mutex_);
     for (const Key& key : std::exchange(wanted_, {})) leave_locked(key);
@@ -462,13 +509,14 @@ void Mesh::close(const std::function<void()>& progress) {
     });
   }
   progress();  // ends works that waited for links never made
-  plane_->unwatch(greeter_);
-  plane_.reset();  // no record arrives from here on
+  shared_.plane().unwatch(greeter_);
+  if (own_ != nullptr) own_->close();  // no record arrives from here on
   for_each_end([](int rank, auto& end) {
     if (end->is_quiet()) return;
     log_warn("a link to rank %d does not end: its memory is kept", rank);
     (void)end.release();
   });
+  const std::scoped_lock lock(mutex_);  // on a shared plane records may still arrive
   links_.clear();
   own_links_.clear();
 }

@@ -1,6 +1,7 @@
 #pragma once
-// The mesh: peers of a native process, their cards, links on first use, and goodbyes. No call is
-// collective. (docs/design/protocols/messages.md)
+// The mesh: the peers of a process, links on first use, and goodbyes. Of a native process it has
+// the control plane, and finds peers by cards. No call is collective.
+// (docs/design/protocols/messages.md)
 
 #include <condition_variable>
 #include <cstdint>
@@ -50,10 +51,24 @@ class MeshUser {
   virtual void on_peer_down(int rank, Status status) = 0;
 };
 
+/// A control plane of another owner, and the peers' addresses there. Thread safety: thread-safe.
+class SharedPlane {
+ public:
+  virtual ~SharedPlane() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// @errors kUnreachable, and others; then `problem` says why
+  virtual Result<control::Address> address_of(int rank, std::string* problem) = 0;
+  virtual control::Plane& plane() = 0;
+  /// The first of the kinds of records that the mesh sends; its owner passes those that arrive.
+  virtual std::uint16_t first_kind() const = 0;
+};
+
 // Thread safety: thread-safe; one owner calls create and close.
 // Invariants:
 // 1. Link `number` lies on lane_of(number) on both sides. wireup::Link connects it.
-// 2. Only the fetcher waits for cards. This thread runs from the first want() to close().
+// 2. Only the fetcher waits for cards. This thread runs from the first want() to close(). On a
+//    shared plane nothing waits, and the helper connects.
 // 3. A rank that has said goodbye, or has ended, stays gone: the mesh refuses later wants of it.
 // 4. An end is destroyed once the peer has said goodbye, or is gone.
 class Mesh final : private control::Handler {
@@ -64,12 +79,17 @@ class Mesh final : private control::Handler {
   /// @param[out] problem  for people
   static Result<std::unique_ptr<Mesh>> create(const Config& config, boot::Board& board,
                                               MeshUser& user, std::string* problem);
+  /// On another owner's plane. The owner passes records and ends of peers to handler().
+  /// @param shared, user  outlive it
+  static Result<std::unique_ptr<Mesh>> create(SharedPlane& shared, MeshUser& user,
+                                              std::string* problem);
+  control::Handler& handler() noexcept { return *this; }
   ~Mesh() override;  ///< @pre close() has returned
 
   /// Never blocks. Call it once for each pair. @param number  below kLinksMax
   void want(int rank, std::uint32_t number);
   /// Forwards to control::Plane.
-  void look_at_descriptors() { plane_->look_at_descriptors(); }
+  void look_at_descriptors() { shared_.plane().look_at_descriptors(); }
   /// Says goodbye to all peers and waits for their answers, for some seconds at most.
   /// @param progress  called during the wait. @pre no thread posts, and all posted works are out
   void close(const std::function<void()>& progress);
@@ -101,7 +121,14 @@ class Mesh final : private control::Handler {
     std::uint64_t next_turn_ns_ = 0;
   };
 
-  Mesh(boot::Board& board, MeshUser& user) noexcept;
+  class CardPlane;
+  Mesh(SharedPlane& shared, MeshUser& user) noexcept;
+  Status watch_greetings(std::string* problem);
+  bool is_shared() const noexcept { return own_ == nullptr; }
+  template <class T>
+  void send(control::Peer& peer, MeshRecord kind, const T& record,
+            std::span<const std::byte> rest = {});
+  void say_ready(control::Peer& to, std::uint32_t number, Status status);
 
   void on_record(control::Peer& from, const control::Record& record) override;
   void on_peer_down(control::Peer& peer) override;
@@ -134,11 +161,11 @@ class Mesh final : private control::Handler {
   template <class Visit>
   void for_each_end(Visit&& visit);
 
-  boot::Board& board_;
   MeshUser& user_;
-  boot::HostCard card_;
-  Greeter greeter_{*this};  // outlives the plane
-  std::unique_ptr<control::Plane> plane_;
+  Greeter greeter_{*this};          // outlives the plane
+  std::unique_ptr<CardPlane> own_;  // null: the plane is another owner's
+  SharedPlane& shared_;
+  const int rank_;  // this process's
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable wanted_changed_;

@@ -23,14 +23,16 @@ Transport::Report report_of(const Config& config, Counters& counters) {
 Result<std::unique_ptr<Engine>> Engine::create(std::vector<control::Listener> own, Config config,
                                                std::shared_ptr<const shm::Regions> regions,
                                                std::unique_ptr<net::Fabric> fabric,
-                                               std::optional<OtherHosts> others) {
-  auto engine = std::make_unique<EngineImpl>(std::move(config), std::move(regions));
+                                               std::optional<OtherHosts> others,
+                                               control::Handler* beside) {
+  auto engine = std::make_unique<EngineImpl>(std::move(config), std::move(regions), beside);
   LARKLANE_TRY(engine->open(std::move(own), std::move(fabric), std::move(others)));
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
-EngineImpl::EngineImpl(Config config, std::shared_ptr<const shm::Regions> regions)
-    : config_(std::move(config)) {
+EngineImpl::EngineImpl(Config config, std::shared_ptr<const shm::Regions> regions,
+                       control::Handler* beside)
+    : config_(std::move(config)), beside_(beside) {
   transports_.push_back(std::make_unique<SharedTransport>(config_, std::move(regions),
                                                           report_of(config_, counters_), steps_));
 }
@@ -230,6 +232,10 @@ Status EngineImpl::free(Request* request) {
 }
 
 void EngineImpl::on_record(control::Peer& from, const control::Record& record) {
+  if (record.kind >= kKindsEnd) {
+    if (beside_ != nullptr) beside_->on_record(from, record);
+    return;
+  }
   std::shared_ptr<PeerState> peer;
   {
     const std::scoped_lock lock(mutex_);
@@ -251,6 +257,7 @@ void EngineImpl::on_peer_down(control::Peer& peer) {
   // release: pairs with is_down's acquire and the channels'.
   state->down.store(true, std::memory_order_release);
   state->transport->on_down(*state);
+  if (beside_ != nullptr) beside_->on_peer_down(peer);
 }
 
 Summary EngineImpl::summary() const {

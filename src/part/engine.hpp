@@ -59,11 +59,15 @@ class Engine {
   /// attach
   /// @param fabric   reaches all peers; null: option `provider` decides
   /// @param others   for a world on several hosts: replaces `fabric` and the option
+  /// @param beside   another user of the plane: gets records of kinds from kKindsEnd on, and the
+  /// end of each peer. Outlives the engine
   static Result<std::unique_ptr<Engine>> create(
       std::vector<control::Listener> own, Config config,
       std::shared_ptr<const shm::Regions> regions = nullptr,
       std::unique_ptr<net::Fabric> fabric = nullptr,
-      std::optional<OtherHosts> others = std::nullopt);
+      std::optional<OtherHosts> others = std::nullopt, control::Handler* beside = nullptr);
+  /// The first kind of record that is not the engine's.
+  static constexpr std::uint16_t kKindsEnd = 32;
   virtual ~Engine() = default;  ///< every request has been freed
 
   /// Can this process serve `peer` (does it run under Larklane on this host, as this user)? Both
@@ -78,6 +82,8 @@ class Engine {
   virtual Status free(Request* request) = 0;
 
   virtual Summary summary() const = 0;
+  /// For the other user of its connections; lives as long as the engine.
+  virtual control::Plane& plane() = 0;
   /// For a thread that waits in vain, periodically: control::Plane::look_at_descriptors().
   virtual void look_at_descriptors() = 0;
   /// For every thread of the program that waits or tests, on any request. Carries out the steps

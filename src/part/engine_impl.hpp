@@ -23,7 +23,7 @@ namespace larklane::part {
 
 class EngineImpl final : public Engine, private control::Handler {
  public:
-  EngineImpl(Config config, std::shared_ptr<const shm::Regions> regions);
+  EngineImpl(Config config, std::shared_ptr<const shm::Regions> regions, control::Handler* beside);
   ~EngineImpl() override;
   Status open(std::vector<control::Listener> own, std::unique_ptr<net::Fabric> fabric,
               std::optional<OtherHosts> others);
@@ -33,6 +33,7 @@ class EngineImpl final : public Engine, private control::Handler {
   Result<RecvRequest*> recv_init(const InitArgs& args) override;
   Status free(Request* request) override;
   Summary summary() const override;
+  control::Plane& plane() override { return *plane_; }
   void look_at_descriptors() override { plane_->look_at_descriptors(); }
   void help() override {
     if (!steps_.empty()) [[unlikely]]
@@ -62,6 +63,7 @@ class EngineImpl final : public Engine, private control::Handler {
   static bool is_down(const PeerState& peer) { return peer.down.load(std::memory_order_acquire); }
 
   const Config config_;
+  control::Handler* const beside_;  // null: none
   Counters counters_;
   ProgramSteps steps_;
   std::mutex policies_mutex_;

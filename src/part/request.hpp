@@ -3,12 +3,12 @@
 // MPI's rules are those of docs/user/conformance.md.
 
 #include <atomic>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "base/context_id.hpp"
 #include "base/copy_small.hpp"
 #include "base/status.hpp"
 #include "base/typemap.hpp"
@@ -19,13 +19,6 @@
 #include "part/protocol/word_window.hpp"
 
 namespace larklane::part {
-
-/// 128-bit identity of a communicator, computed alike by all its processes.
-struct ContextId {
-  std::uint64_t high = 0;
-  std::uint64_t low = 0;
-  friend auto operator<=>(const ContextId&, const ContextId&) = default;
-};
 
 /// One side of a pair. `partitions` >= 1; the total is partitions * count * type.size_bytes()
 /// bytes.

@@ -148,35 +148,35 @@ void Vci::post(Work& work) noexcept {
 }
 
 /// The poll may have moved watched data without reporting it.
-[[gnu::always_inline]] inline std::uint32_t Vci::look_again_locked() noexcept {
-  return do_polls_move_ && receiver_.has_watched ? receiver_.look(kPollMost) : 0;
+[[gnu::always_inline]] inline std::uint32_t Vci::look_again_locked(std::uint32_t most) noexcept {
+  return do_polls_move_ && receiver_.has_watched ? receiver_.look(most) : 0;
 }
 
-[[gnu::always_inline]] inline std::uint32_t Vci::turn_locked() noexcept {
+[[gnu::always_inline]] inline std::uint32_t Vci::turn_locked(std::uint32_t most) noexcept {
   std::uint32_t served = 0;
   post_joinable_locked();
   if (dead_.ok()) {
     send_deferred_locked();
     count(counters_.polls);
-    if (receiver_.has_watched) served = receiver_.look(kPollMost);
-    auto polled = endpoint_->poll(kPollMost);
+    if (receiver_.has_watched) served = receiver_.look(most);
+    auto polled = endpoint_->poll(most);
     if (!polled) {
       dead_ = polled.error();
       is_dead_.store(true, std::memory_order_release);  // pairs with is_dead()
-    } else if ((served += *polled) == 0 && (served = look_again_locked()) == 0)
+    } else if ((served += *polled) == 0 && (served = look_again_locked(most)) == 0)
       count(counters_.empty_polls);
   }
   send_deferred_locked();
   return served;
 }
 
-std::uint32_t Vci::progress() noexcept {
+std::uint32_t Vci::progress(std::uint32_t most) noexcept {
   const ProcessSection section;
   if (!lock_.try_lock()) {
     contended_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
     return 0;
   }
-  const std::uint32_t served = turn_locked();
+  const std::uint32_t served = turn_locked(most);
   unlock_or_leave();
   return served;
 }

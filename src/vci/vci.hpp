@@ -104,7 +104,9 @@ class Vci final {
   /// Does a work wait for others? Only the thread that has posted last knows. relaxed: a hint
   bool has_joinable() const noexcept { return has_joinable_.load(std::memory_order_relaxed); }
   /// One turn, unless another thread is at it. @return completions and immediates that were served
-  std::uint32_t progress() noexcept;
+  std::uint32_t progress() noexcept { return progress(kPollMost); }
+  /// The same, of at most `most` completions, and as many records of each watched link.
+  std::uint32_t progress(std::uint32_t most) noexcept;
   /// Its endpoint is dead: each post fails, and nothing more arrives. acquire: pairs with
   /// turn_locked()'s release; earlier arrivals are served.
   bool is_dead() const noexcept { return is_dead_.load(std::memory_order_acquire); }
@@ -204,8 +206,8 @@ class Vci final {
       unlock_slow(queued);
   }
   void unlock_slow(Work* queued) noexcept LARKLANE_NOT_FOLLOWED;
-  std::uint32_t look_again_locked() noexcept LARKLANE_REQUIRES(lock_);
-  std::uint32_t turn_locked() noexcept LARKLANE_REQUIRES(lock_);
+  std::uint32_t look_again_locked(std::uint32_t most) noexcept LARKLANE_REQUIRES(lock_);
+  std::uint32_t turn_locked(std::uint32_t most = kPollMost) noexcept LARKLANE_REQUIRES(lock_);
   void accept_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
   /// Before all that is posted after it.
   void post_joinable_locked() noexcept LARKLANE_REQUIRES(lock_) {

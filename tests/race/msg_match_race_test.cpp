@@ -71,11 +71,13 @@ struct Field {
     return got == nullptr;
   }
   void insert(Message& message) {
+    message.arrival = arrivals.fetch_add(1, std::memory_order_relaxed);  // a number
     MatchReceive* const got = engine->insert_message(message);
     if (got != nullptr) pair(static_cast<Receive&>(*got), message);
   }
 
   std::unique_ptr<MatchingEngine> engine;
+  std::atomic<std::uint64_t> arrivals{0};
   std::vector<Receive> receives;
   std::vector<Message> messages;
 };
@@ -135,7 +137,7 @@ void exact_keys(Kind kind, std::uint32_t bucket_count, std::uint64_t seed) {
 
 TEST(MatchRace, EachIsMatchedOnceAndInOrder) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed)
-    for (const Kind kind : {Kind::exact, Kind::ordered}) {
+    for (const Kind kind : {Kind::exact, Kind::ordered, Kind::lazy}) {
       exact_keys(kind, 1, seed);
       exact_keys(kind, 64, seed);
     }
@@ -151,11 +153,12 @@ void expect_no_pair_is_left(Field& field) {
   for (const Message& message : field.messages) ASSERT_LE(message.times, 1u);
 }
 
-// Receives with wildcards, some of them cancelled; one thread counts.
-TEST(MatchRace, WildcardsAndCancelledReceives) {
+// Receives with wildcards, some of them cancelled; one thread counts. A lazy engine becomes
+// ordered, and grows, somewhere on the way.
+void wildcards(Kind kind, std::uint64_t wild_from) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Field field(Kind::ordered, 4);
+    Field field(kind, 4);
     std::array<std::uint32_t, kThreads> cancelled{};
     together(kThreads, [&](std::uint32_t t) {
       loop::Random random(seed * 100 + t);
@@ -164,7 +167,7 @@ TEST(MatchRace, WildcardsAndCancelledReceives) {
         Receive& receive = field.receive(t, i);
         choose_key(message, random);
         choose_key(receive, random);
-        receive.policy = static_cast<Policy>(random.below(4));
+        if (i >= wild_from) receive.policy = static_cast<Policy>(random.below(4));
         (void)field.insert(receive);
         field.insert(message);
         Receive& earlier = field.receives[t * kEach + random.below(i + 1)];
@@ -179,6 +182,36 @@ TEST(MatchRace, WildcardsAndCancelledReceives) {
     expect_no_overtaking(field);
     EXPECT_EQ(field.engine->counts().cancelled,
               cancelled[0] + cancelled[1] + cancelled[2] + cancelled[3]);
+  }
+}
+TEST(MatchRace, WildcardsAndCancelledReceives) {
+  wildcards(Kind::ordered, 0);
+  for (const std::uint32_t from : {0u, 50u, 250u}) wildcards(Kind::lazy, from);
+}
+
+// Keys without end: the engine grows while all threads insert, and no entry is lost.
+TEST(MatchRace, ALazyEngineGrowsUnderInserts) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Field field(Kind::lazy, 1);
+    together(kThreads, [&](std::uint32_t t) {
+      for (std::uint32_t i = 0; i < kEach; ++i) {
+        Message& message = field.message(t, i);
+        message.rank = (t + 1) % kThreads;
+        message.tag = i;
+        field.insert(message);
+        Receive& receive = field.receive(t, i);
+        receive.rank = t;
+        receive.tag = i;
+        (void)field.insert(receive);
+        if (t == 0 && i == kEach / 2 && seed % 2 == 0)
+          (void)field.engine->look({0, 0, Policy::tag});
+      }
+    });
+    for (const Receive& receive : field.receives) {
+      ASSERT_EQ(receive.times, 1u);
+      ASSERT_TRUE(fits(receive, *receive.got));
+    }
+    EXPECT_EQ(field.engine->counts().waiting, 0u);
   }
 }
 
@@ -220,6 +253,7 @@ TEST(MatchRace, NoReceiveWaitsForADeadRank) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     dead_rank(Kind::exact, seed);
     dead_rank(Kind::ordered, seed);
+    dead_rank(Kind::lazy, seed);
   }
 }
 

@@ -14,20 +14,20 @@
 namespace larklane::mpi {
 namespace {
 
-part::ContextId child(const part::ContextId& parent, std::uint64_t ordinal) {
+ContextId child(const ContextId& parent, std::uint64_t ordinal) {
   return ContextHash(Origin::dup).add(parent).add(ordinal).id();
 }
 
 TEST(MpiContextId, IsTheSameOnEveryMachine) {
   // Fixed: processes of different builds must agree.
-  const part::ContextId id = ContextHash(Origin::world).id();
+  const ContextId id = ContextHash(Origin::world).id();
   EXPECT_EQ(id, ContextHash(Origin::world).id());
-  EXPECT_NE(id, part::ContextId{});
+  EXPECT_NE(id, ContextId{});
 }
 
 TEST(MpiContextId, DiffersByEverythingThatIsAdded) {
-  const part::ContextId parent = ContextHash(Origin::world).id();
-  std::set<part::ContextId> seen;
+  const ContextId parent = ContextHash(Origin::world).id();
+  std::set<ContextId> seen;
   for (std::uint64_t origin = 1; origin <= 22; ++origin) {
     for (std::uint64_t ordinal = 0; ordinal < 1000; ++ordinal) {
       const auto id = ContextHash(static_cast<Origin>(origin)).add(parent).add(ordinal).id();
@@ -37,8 +37,8 @@ TEST(MpiContextId, DiffersByEverythingThatIsAdded) {
 }
 
 TEST(MpiContextId, AChainOfDuplicatesNeverRepeats) {
-  std::set<part::ContextId> seen;
-  part::ContextId id = ContextHash(Origin::world).id();
+  std::set<ContextId> seen;
+  ContextId id = ContextHash(Origin::world).id();
   for (int depth = 0; depth < 10000; ++depth) {
     EXPECT_TRUE(seen.insert(id).second);
     id = child(id, static_cast<std::uint64_t>(depth % 2));
@@ -51,8 +51,8 @@ TEST(MpiContextId, TheOrderOfAGroupCounts) {
 }
 
 TEST(MpiContextId, BothSidesOfAnIntercommunicatorAgree) {
-  const part::ContextId left = group_id(std::array{0, 1});
-  const part::ContextId right = group_id(std::array{2, 3, 4});
+  const ContextId left = group_id(std::array{0, 1});
+  const ContextId right = group_id(std::array{2, 3, 4});
   ContextHash here(Origin::intercomm), there(Origin::intercomm);
   add_unordered(here, left, right);
   add_unordered(there, right, left);

@@ -57,7 +57,7 @@ class MpiMeeting : public testing::Test {
   std::string port_name() const {
     return std::to_string(getpid()) + testing::UnitTest::GetInstance()->current_test_info()->name();
   }
-  part::ContextId key() const { return {static_cast<std::uint64_t>(getpid()), 7}; }
+  ContextId key() const { return {static_cast<std::uint64_t>(getpid()), 7}; }
 
   const Meeting own_{{1, 2}, members("server", 2)};
   const std::unique_ptr<Port> port_ = Port::open(port_name());

@@ -17,7 +17,7 @@ namespace {
 using Kind = MatchingEngine::Kind;
 using Policy = MatchPolicy;
 
-constexpr Kind kKinds[] = {Kind::exact, Kind::ordered};
+constexpr Kind kKinds[] = {Kind::exact, Kind::ordered, Kind::lazy};
 constexpr Policy kPolicies[] = {Policy::rank_tag, Policy::rank, Policy::tag, Policy::none};
 
 std::unique_ptr<MatchingEngine> make(Kind kind, std::uint32_t bucket_count = 16) {
@@ -34,6 +34,7 @@ struct Nodes {
     node.rank = rank;
     node.tag = tag;
     node.policy = policy;
+    if constexpr (requires { node.arrival; }) node.arrival = all.size();
     return node;
   }
   std::deque<Node> all;
@@ -62,7 +63,7 @@ TEST(Match, ABucketCountIsAPowerOfTwo) {
 
 TEST(Match, SizesArePinned) {
   EXPECT_EQ(sizeof(MatchReceive), 56u);
-  EXPECT_EQ(sizeof(MatchMessage), 144u);
+  EXPECT_EQ(sizeof(MatchMessage), 160u);
 }
 
 TEST(Match, AnEntryThatCantWaitMatchesNowOrNever) {
@@ -274,6 +275,80 @@ TEST(MatchOrdered, TheMessagesPolicyIsOfNoInterest) {
 }
 
 // --- cancel ----------------------------------------------------------------------------------
+
+TEST(MatchLazy, TheFirstWildcardFindsMessagesInTheirOrderOfArrival) {
+  for (const bool probes : {false, true}) {
+    const auto engine = make(Kind::lazy, 1024);
+    Both nodes;
+    for (std::uint32_t i = 0; i < 500; ++i)
+      EXPECT_EQ(engine->insert_message(nodes.messages.add(i % 3, i * 7 % 11)), nullptr);
+    if (probes) {
+      const auto seen = engine->look({0, 0, Policy::none});
+      ASSERT_TRUE(seen);
+      EXPECT_EQ(seen->rank, 0u);
+      EXPECT_EQ(seen->tag, 0u);
+    }
+    for (MatchMessage& message : nodes.messages.all)
+      ASSERT_EQ(engine->insert_receive(nodes.receives.add(0, 0, Policy::none)), &message);
+    EXPECT_EQ(engine->counts().waiting, 0u);
+  }
+}
+
+TEST(MatchLazy, ReceivesOfBeforeAreOlderThanTheFirstWildcard) {
+  const auto engine = make(Kind::lazy, 64);
+  Both nodes;
+  for (std::uint32_t i = 0; i < 200; ++i)
+    EXPECT_EQ(engine->insert_receive(nodes.receives.add(i % 4, i % 50)), nullptr);
+  MatchReceive& wildcard = nodes.receives.add(0, 0, Policy::none);
+  EXPECT_EQ(engine->insert_receive(wildcard), nullptr);
+  for (std::uint32_t i = 0; i < 200; ++i)
+    ASSERT_EQ(engine->insert_message(nodes.messages.add(i % 4, i % 50)), &nodes.receives.all[i]);
+  EXPECT_EQ(engine->insert_message(nodes.messages.add(0, 0)), &wildcard);
+}
+
+TEST(MatchLazy, GrowsWithItsKeysAndLosesNone) {
+  constexpr std::uint32_t kKeys = 20'000;
+  for (const bool is_ordered : {false, true}) {
+    const auto engine = make(Kind::lazy, 64);
+    Both nodes;
+    if (is_ordered) {
+      EXPECT_FALSE(engine->look({0, 0, Policy::none}));
+    }
+    for (std::uint32_t i = 0; i < kKeys; ++i)
+      EXPECT_EQ(engine->insert_message(nodes.messages.add(i % 7, i)), nullptr);
+    const MatchCounts counts = engine->counts();
+    EXPECT_EQ(counts.waiting, kKeys);
+    EXPECT_EQ(counts.unexpected, kKeys);
+    EXPECT_LT(counts.longest_chain, 50u);
+    for (std::uint32_t i = kKeys; i-- != 0;)
+      ASSERT_EQ(engine->insert_receive(nodes.receives.add(i % 7, i)), &nodes.messages.all[i]);
+    EXPECT_EQ(engine->counts().waiting, 0u);
+    EXPECT_EQ(engine->counts().matched, kKeys);
+  }
+}
+
+TEST(MatchProbe, LookShowsWhatTakeTakes) {
+  for_each_kind(4, [](MatchingEngine& engine, Both& nodes) {
+    EXPECT_FALSE(engine.look({1, 2, Policy::rank_tag}));
+    EXPECT_EQ(engine.insert_receive(nodes.receives.add(9, 9)), nullptr);
+    EXPECT_FALSE(engine.look({9, 9, Policy::rank_tag}));
+    EXPECT_EQ(engine.take({9, 9, Policy::rank_tag}), nullptr);
+    MatchMessage& first = nodes.messages.add(1, 2);
+    MatchMessage& second = nodes.messages.add(1, 2);
+    first.bytes = 70;
+    EXPECT_EQ(engine.insert_message(first), nullptr);
+    EXPECT_EQ(engine.insert_message(second), nullptr);
+    const auto seen = engine.look({1, 2, Policy::rank_tag});
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen->rank, 1u);
+    EXPECT_EQ(seen->tag, 2u);
+    EXPECT_EQ(seen->bytes, 70u);
+    EXPECT_EQ(engine.take({1, 2, Policy::rank_tag}), &first);
+    EXPECT_EQ(engine.insert_receive(nodes.receives.add(1, 2)), &second);
+    EXPECT_FALSE(engine.look({1, 2, Policy::rank_tag}));
+    EXPECT_EQ(engine.counts().waiting, 1u);
+  });
+}
 
 TEST(MatchCancel, OnlyWaitingEntriesAndOnce) {
   for_each_kind(16, [](MatchingEngine& engine, Both& nodes) {

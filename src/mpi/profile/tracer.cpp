@@ -126,7 +126,7 @@ Route route_of(MPI_Comm comm, int peer) {
   if (last.comm != comm || last.generation != generation) {
     last = {comm, generation, 0, {}, find_communicator(comm)};
     if (last.communicator) {
-      const part::ContextId& id = last.communicator->recipe();
+      const ContextId& id = last.communicator->recipe();
       last.context = id.high ^ id.low;
     }
   }

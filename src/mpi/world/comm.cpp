@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "mpi/abi/next.hpp"
+#include "mpi/p2p/world.hpp"
 #include "mpi/world/communicator.hpp"
 #include "mpi/world/process.hpp"
 
@@ -13,13 +14,18 @@ namespace {
 
 /// Calls and records a constructor that is collective on its parent. It takes the ordinal before
 /// the call, even if the caller gets MPI_COMM_NULL: the other members count it, too.
+/// @param likeness  `group`: a nonblocking constructor. Its result has the parent's group, but
+///   answers no call yet
+enum class Likeness : std::uint8_t { none, group };
 template <class Call>
-int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call) {
+int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call,
+               Likeness likeness = Likeness::none) {
   ChildOrdinal ordinal(find_communicator(parent), origin);
+  const p2p::Creation creation(ordinal.parent());
   const int code = call();
-  if (const Communicator* const communicator = ordinal.parent();
-      communicator && code == MPI_SUCCESS) {
-    remember_communicator(*made, ordinal.recipe(), communicator->foreigners());
+  if (Communicator* const communicator = ordinal.parent(); communicator && code == MPI_SUCCESS) {
+    const auto record = remember_communicator(*made, ordinal.recipe(), communicator->foreigners());
+    if (record) creation.open(*record, likeness == Likeness::group ? communicator : nullptr);
     ordinal.keep();
   }
   return code;
@@ -27,9 +33,10 @@ int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call) {
 
 /// Records the result of a constructor that is not collective on a parent. All callers know the key
 /// and count its uses. The groups in the key distinguish it from other keys.
-void remember_by_use(MPI_Comm made, const ContextHash& key, ForeignersPtr foreigners = nullptr) {
+std::shared_ptr<Communicator> remember_by_use(MPI_Comm made, const ContextHash& key,
+                                              ForeignersPtr foreigners = nullptr) {
   const std::uint64_t use = next_use(key.id());
-  remember_communicator(made, ContextHash(key).add(use).id(), std::move(foreigners));
+  return remember_communicator(made, ContextHash(key).add(use).id(), std::move(foreigners));
 }
 
 /// Hashes the two groups of an intercommunicator, alike on both sides. False if the MPI does not
@@ -59,7 +66,10 @@ int release(int (*call)(MPI_Comm*), MPI_Comm* comm) {
     // By the handle, not by the code: Open MPI's MPI_Comm_disconnect does not report that a delete
     // callback has refused.
     ~Forgotten() {
-      if (comm == released) restore_communicator(released, std::move(record));
+      if (comm == released)
+        restore_communicator(released, std::move(record));
+      else
+        end_communicator(released, record);
     }
   };
   const Forgotten forgotten{*comm, *comm, forget_communicator(*comm)};
@@ -81,14 +91,16 @@ int Comm_dup_with_info(const Next& next, MPI_Comm comm, MPI_Info info, MPI_Comm*
 }
 
 int Comm_idup(const Next& next, MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
-  return collective(comm, Origin::dup, newcomm,
-                    [&] { return next.Comm_idup(comm, newcomm, request); });
+  return collective(
+      comm, Origin::dup, newcomm, [&] { return next.Comm_idup(comm, newcomm, request); },
+      Likeness::group);
 }
 
 int Comm_idup_with_info(const Next& next, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm,
                         MPI_Request* request) {
-  return collective(comm, Origin::dup, newcomm,
-                    [&] { return next.Comm_idup_with_info(comm, info, newcomm, request); });
+  return collective(
+      comm, Origin::dup, newcomm,
+      [&] { return next.Comm_idup_with_info(comm, info, newcomm, request); }, Likeness::group);
 }
 
 int Comm_create(const Next& next, MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
@@ -153,18 +165,20 @@ int Dist_graph_create_adjacent(const Next& next, MPI_Comm comm_old, int indegree
 
 int Comm_create_group(const Next& next, MPI_Comm comm, MPI_Group group, int tag,
                       MPI_Comm* newcomm) {
+  const auto parent = find_communicator(comm);
+  const p2p::Creation creation(parent.get());
   const int code = next.Comm_create_group(comm, group, tag, newcomm);
   if (code != MPI_SUCCESS || *newcomm == handles().comm_null) return code;
   // Only the group's members call this, so the parent's ordinals would differ.
-  const auto parent = find_communicator(comm);
   const auto ranks = parent ? parent->ranks_of(group) : std::vector<int>();
   if (!ranks.empty()) {
-    remember_by_use(*newcomm,
-                    ContextHash(Origin::create_group)
-                        .add(parent->recipe())
-                        .add(static_cast<std::uint64_t>(tag))
-                        .add(group_id(ranks)),
-                    parent->foreigners());
+    const auto record = remember_by_use(*newcomm,
+                                        ContextHash(Origin::create_group)
+                                            .add(parent->recipe())
+                                            .add(static_cast<std::uint64_t>(tag))
+                                            .add(group_id(ranks)),
+                                        parent->foreigners());
+    creation.open(*record, nullptr);
   }
   return code;
 }

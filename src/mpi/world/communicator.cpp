@@ -8,6 +8,7 @@
 
 #include "mpi/abi/next.hpp"
 #include "mpi/world/process.hpp"
+#include "msg/protocol/communicator.hpp"
 
 namespace larklane::mpi {
 namespace {
@@ -16,19 +17,26 @@ namespace {
 struct Registry {
   std::mutex mutex;
   std::unordered_map<std::uint64_t, std::shared_ptr<Communicator>> by_handle;
-  std::map<part::ContextId, std::uint64_t> uses;
+  /// Inside the MPI's MPI_Comm_free, with ordinary messages of ours. Another communicator may get
+  /// the handle meanwhile, and then takes precedence.
+  std::unordered_map<std::uint64_t, std::shared_ptr<Communicator>> closing;
+  std::map<ContextId, std::uint64_t> uses;
 
   static Registry& get() noexcept {
     static Registry* const registry = new Registry;
     return *registry;
   }
   std::shared_ptr<Communicator> find_locked(MPI_Comm comm);
+  // relaxed: see communicator_epoch
+  static void begin_epoch() { communicator_epoch.fetch_add(1, std::memory_order_relaxed); }
 };
 
 std::shared_ptr<Communicator> Registry::find_locked(MPI_Comm comm) {
   if (const auto found = by_handle.find(handle_bits(comm)); found != by_handle.end()) {
     return found->second;
   }
+  if (const auto found = closing.find(handle_bits(comm)); found != closing.end())
+    return found->second;
   if (!Process::get().has_world()) return nullptr;
   Origin origin;
   if (comm == handles().comm_world) {
@@ -82,6 +90,8 @@ std::vector<Member> members_of(MPI_Group group, const Foreigners* foreigners) {
 
 }  // namespace
 
+std::atomic<std::uint64_t> communicator_epoch{1};
+
 Foreigners::~Foreigners() {
   MPI_Group freed = group;
   if (Process::get().is_open()) next_pmpi().Group_free(&freed);
@@ -92,7 +102,7 @@ Communicator::~Communicator() {
   if (stand_in_ && Process::get().is_open()) next_pmpi().Comm_free(&comm);
 }
 
-part::ContextId Communicator::child(Origin origin) noexcept {
+ContextId Communicator::child(Origin origin) noexcept {
   const std::uint64_t ordinal = children_.fetch_add(1, std::memory_order_relaxed);
   return ContextHash(origin).add(recipe_).add(ordinal).id();
 }
@@ -174,18 +184,21 @@ std::shared_ptr<Communicator> find_communicator(MPI_Comm comm) {
   return registry.find_locked(comm);
 }
 
-std::uint64_t next_use(const part::ContextId& key) {
+std::uint64_t next_use(const ContextId& key) {
   Registry& registry = Registry::get();
   const std::scoped_lock lock(registry.mutex);
   return registry.uses[key]++;
 }
 
-void remember_communicator(MPI_Comm comm, const part::ContextId& recipe, ForeignersPtr foreigners) {
-  if (comm == handles().comm_null) return;
+std::shared_ptr<Communicator> remember_communicator(MPI_Comm comm, const ContextId& recipe,
+                                                    ForeignersPtr foreigners) {
+  if (comm == handles().comm_null) return nullptr;
   auto communicator = std::make_shared<Communicator>(comm, recipe, std::move(foreigners));
   Registry& registry = Registry::get();
   const std::scoped_lock lock(registry.mutex);
-  registry.by_handle[handle_bits(comm)] = std::move(communicator);
+  registry.by_handle[handle_bits(comm)] = communicator;
+  Registry::begin_epoch();
+  return communicator;
 }
 
 void remember_meeting(MPI_Comm intercomm, const Meeting& meeting, ForeignersPtr others) {
@@ -211,6 +224,10 @@ std::shared_ptr<Communicator> forget_communicator(MPI_Comm comm) {
     if (found == registry.by_handle.end()) return nullptr;
     forgotten = std::move(found->second);
     registry.by_handle.erase(found);
+    // relaxed: see `ordinary`
+    if (forgotten->ordinary.load(std::memory_order_relaxed) != nullptr)
+      registry.closing[handle_bits(comm)] = forgotten;
+    Registry::begin_epoch();
   }
   // relaxed: the program orders the init and the free of a communicator
   if (forgotten->request_count.load(std::memory_order_relaxed) > 0) forgotten->detach();
@@ -222,14 +239,50 @@ void restore_communicator(MPI_Comm comm, std::shared_ptr<Communicator> forgotten
   forgotten->reattach(comm);
   Registry& registry = Registry::get();
   const std::scoped_lock lock(registry.mutex);
+  registry.closing.erase(handle_bits(comm));
   registry.by_handle[handle_bits(comm)].swap(forgotten);
+  Registry::begin_epoch();
+}
+
+void end_communicator(MPI_Comm comm, const std::shared_ptr<Communicator>& forgotten) {
+  if (!forgotten) return;
+  // relaxed: see `ordinary`
+  msg::Communicator* const ordinary =
+      forgotten->ordinary.exchange(nullptr, std::memory_order_relaxed);
+  if (ordinary == nullptr) return;
+  Registry& registry = Registry::get();
+  {
+    const std::scoped_lock lock(registry.mutex);
+    const auto found = registry.closing.find(handle_bits(comm));
+    if (found != registry.closing.end() && found->second == forgotten)
+      registry.closing.erase(found);
+    Registry::begin_epoch();
+  }
+  ordinary->close();
+}
+
+void close_all_communicators() {
+  std::vector<std::shared_ptr<Communicator>> all;
+  {
+    Registry& registry = Registry::get();
+    const std::scoped_lock lock(registry.mutex);
+    for (const auto* const records : {&registry.by_handle, &registry.closing})
+      for (const auto& [handle, record] : *records) all.push_back(record);
+    Registry::begin_epoch();
+  }
+  for (const auto& record : all)
+    // relaxed: see `ordinary`
+    if (auto* const ordinary = record->ordinary.exchange(nullptr, std::memory_order_relaxed))
+      ordinary->close();
 }
 
 void forget_all_communicators() {
   Registry& registry = Registry::get();
   const std::scoped_lock lock(registry.mutex);
   registry.by_handle.clear();
+  registry.closing.clear();
   registry.uses.clear();
+  Registry::begin_epoch();
 }
 
 }  // namespace larklane::mpi

@@ -15,6 +15,10 @@
 #include "mpi/world/context_id.hpp"
 #include "mpi/world/member.hpp"
 
+namespace larklane::msg {
+class Communicator;
+}
+
 namespace larklane::mpi {
 
 /// Processes of other worlds that this process met in the constructor of a communicator. All
@@ -40,7 +44,7 @@ using ForeignersPtr = std::shared_ptr<const Foreigners>;
 /// 2. Each of its processes knows all the others.
 class Communicator {
  public:
-  Communicator(MPI_Comm handle, const part::ContextId& recipe, ForeignersPtr foreigners) noexcept
+  Communicator(MPI_Comm handle, const ContextId& recipe, ForeignersPtr foreigners) noexcept
       : handle_(handle), recipe_(recipe), foreigners_(std::move(foreigners)) {}
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -49,10 +53,10 @@ class Communicator {
   /// The recipe of the next communicator that all members construct together from this one. They
   /// make collective calls on a communicator in the same order (MPI 4.0, 6.14), so their ordinals
   /// agree.
-  part::ContextId child(Origin origin) noexcept;
+  ContextId child(Origin origin) noexcept;
   /// Gives the ordinal of a failed constructor to the next one. relaxed: as children_
   void forget_child() noexcept { children_.fetch_sub(1, std::memory_order_relaxed); }
-  const part::ContextId& recipe() const noexcept { return recipe_; }
+  const ContextId& recipe() const noexcept { return recipe_; }
   const ForeignersPtr& foreigners() const noexcept { return foreigners_; }
 
   /// The members, found once by local MPI calls.
@@ -91,13 +95,16 @@ class Communicator {
   /// Undoes detach() if the MPI has not freed the handle.
   void reattach(MPI_Comm handle);
   std::atomic<std::uint32_t> request_count{0};
+  /// Carries its ordinary messages; null: the MPI does. relaxed: it is written before the program
+  /// gets the handle, and after its last use.
+  std::atomic<msg::Communicator*> ordinary{nullptr};
 
  private:
   void resolve_locked();
 
   // relaxed throughout: the program orders MPI_Comm_free and the calls on a communicator's requests
   std::atomic<MPI_Comm> handle_;
-  const part::ContextId recipe_;
+  const ContextId recipe_;
   const ForeignersPtr foreigners_;
   std::atomic<std::uint64_t> children_{
       0};  // relaxed: the program orders collective calls on one communicator
@@ -115,7 +122,7 @@ class ChildOrdinal {
  public:
   /// @param parent  may be null: then there is no ordinal
   ChildOrdinal(std::shared_ptr<Communicator> parent, Origin origin)
-      : parent_(std::move(parent)), recipe_(parent_ ? parent_->child(origin) : part::ContextId{}) {}
+      : parent_(std::move(parent)), recipe_(parent_ ? parent_->child(origin) : ContextId{}) {}
   ~ChildOrdinal() {
     if (parent_ && !is_kept_) parent_->forget_child();
   }
@@ -124,11 +131,11 @@ class ChildOrdinal {
 
   void keep() noexcept { is_kept_ = true; }
   Communicator* parent() const noexcept { return parent_.get(); }
-  const part::ContextId& recipe() const noexcept { return recipe_; }
+  const ContextId& recipe() const noexcept { return recipe_; }
 
  private:
   const std::shared_ptr<Communicator> parent_;
-  const part::ContextId recipe_;
+  const ContextId recipe_;
   bool is_kept_ = false;
 };
 
@@ -139,20 +146,30 @@ std::vector<int> world_ranks(MPI_Group group);
 /// The record of a communicator; null if Larklane did not intercept its constructor.
 std::shared_ptr<Communicator> find_communicator(MPI_Comm comm);
 /// The number of earlier uses of the key by this process. All members use it equally often.
-std::uint64_t next_use(const part::ContextId& key);
+std::uint64_t next_use(const ContextId& key);
 /// Records a new handle; ignores MPI_COMM_NULL.
 /// @param foreigners  null: all its processes are of the own world
-void remember_communicator(MPI_Comm comm, const part::ContextId& recipe,
-                           ForeignersPtr foreigners = nullptr);
+/// @return  its record; null for MPI_COMM_NULL
+std::shared_ptr<Communicator> remember_communicator(MPI_Comm comm, const ContextId& recipe,
+                                                    ForeignersPtr foreigners = nullptr);
 /// Records an intercommunicator with the processes of `meeting` as its remote group. It gets no
 /// record if their number differs from the group's size: then the meeting is of other processes.
 /// @param others  processes that the own side already knows
 void remember_meeting(MPI_Comm intercomm, const Meeting& meeting, ForeignersPtr others);
 /// Call before MPI_Comm_free: another communicator may get the handle at once.
+/// Ordinary messages still find it: delete callbacks may use them, until end_communicator().
 /// @return  its record; null if there is none
 std::shared_ptr<Communicator> forget_communicator(MPI_Comm comm);
+/// The MPI has freed the communicator of the handle: closes its ordinary messages, if they are
+/// ours. @param forgotten  of forget_communicator()
+void end_communicator(MPI_Comm comm, const std::shared_ptr<Communicator>& forgotten);
+/// Changes with each handle that gets or loses a record. relaxed: a thread that uses a new handle
+/// has synchronised with the thread that made it.
+extern std::atomic<std::uint64_t> communicator_epoch;
 /// Restores the record of a communicator that the MPI has not freed: its ordinals continue.
 void restore_communicator(MPI_Comm comm, std::shared_ptr<Communicator> forgotten);
 void forget_all_communicators();
+/// Ends ordinary messages of all communicators.
+void close_all_communicators();
 
 }  // namespace larklane::mpi

@@ -43,16 +43,16 @@ ContextHash& ContextHash::add(std::span<const int> ranks) noexcept {
   return *this;
 }
 
-part::ContextId ContextHash::id() const noexcept {
+ContextId ContextHash::id() const noexcept {
   const std::uint64_t high = high_ + low_;
   return {mix(high), mix(low_ + high)};
 }
 
-part::ContextId group_id(std::span<const int> ranks) noexcept {
+ContextId group_id(std::span<const int> ranks) noexcept {
   return ContextHash(Origin::group).add(ranks).id();
 }
 
-void add_unordered(ContextHash& hash, const part::ContextId& a, const part::ContextId& b) noexcept {
+void add_unordered(ContextHash& hash, const ContextId& a, const ContextId& b) noexcept {
   hash.add(std::min(a, b)).add(std::max(a, b));
 }
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "part/request.hpp"
+#include "base/context_id.hpp"
 
 namespace larklane::mpi {
 
@@ -40,12 +40,12 @@ class ContextHash {
  public:
   explicit ContextHash(Origin origin) noexcept { add(static_cast<std::uint64_t>(origin)); }
   ContextHash& add(std::uint64_t word) noexcept;
-  ContextHash& add(const part::ContextId& id) noexcept { return add(id.high).add(id.low); }
+  ContextHash& add(const ContextId& id) noexcept { return add(id.high).add(id.low); }
   /// Adds length and bytes, so that adjacent texts stay distinct.
   ContextHash& add(std::string_view text) noexcept;
   /// Adds length and ranks, in order.
   ContextHash& add(std::span<const int> ranks) noexcept;
-  part::ContextId id() const noexcept;
+  ContextId id() const noexcept;
 
  private:
   std::uint64_t high_ = 0x6C61726B6C616E65u;  // "larklane"
@@ -53,8 +53,8 @@ class ContextHash {
 };
 
 /// The id of an ordered group, given as ranks in a communicator that all its users know.
-part::ContextId group_id(std::span<const int> ranks) noexcept;
+ContextId group_id(std::span<const int> ranks) noexcept;
 /// Adds both ids in ascending order, so that the two sides of an intercommunicator get one hash.
-void add_unordered(ContextHash& hash, const part::ContextId& a, const part::ContextId& b) noexcept;
+void add_unordered(ContextHash& hash, const ContextId& a, const ContextId& b) noexcept;
 
 }  // namespace larklane::mpi

@@ -30,7 +30,7 @@ int left_ms(Clock::time_point deadline) {
   return static_cast<int>(std::max<decltype(left)>(left, 0));
 }
 
-SocketName name_of(const char* kind, const part::ContextId& id) {
+SocketName name_of(const char* kind, const ContextId& id) {
   return SocketName(address_named(std::string(kind) + "." + text_of(id)));
 }
 
@@ -180,7 +180,7 @@ std::optional<Meeting> Caller::connected() {
   return std::nullopt;
 }
 
-Mailbox::Mailbox(const part::ContextId& key, int rank) : key_(key), rank_(rank) {
+Mailbox::Mailbox(const ContextId& key, int rank) : key_(key), rank_(rank) {
   UniqueFd socket = make_socket(SOCK_DGRAM);
   const SocketName own = name_of("mail", box(rank));
   const int on = 1;
@@ -190,7 +190,7 @@ Mailbox::Mailbox(const part::ContextId& key, int rank) : key_(key), rank_(rank) 
   }
 }
 
-part::ContextId Mailbox::box(int rank) const {
+ContextId Mailbox::box(int rank) const {
   return ContextHash(Origin::meeting).add(key_).add(static_cast<std::uint64_t>(rank)).id();
 }
 

@@ -80,16 +80,16 @@ class Caller {
 class Mailbox {
  public:
   /// @param key  known to all members, different for each call
-  Mailbox(const part::ContextId& key, int rank);
+  Mailbox(const ContextId& key, int rank);
   /// At the root; a process without a mailbox gets nothing.
   void send(int size, const std::optional<Meeting>& news) const;
   /// At the others, after the MPI's call. @return empty if the root knows no meeting
   std::optional<Meeting> receive(int root) const;
 
  private:
-  part::ContextId box(int rank) const;
+  ContextId box(int rank) const;
 
-  part::ContextId key_;
+  ContextId key_;
   int rank_;
   UniqueFd socket_;
 };

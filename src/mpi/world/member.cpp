@@ -117,6 +117,6 @@ std::optional<Birth> Birth::of_text(std::string_view text) {
   return Birth{std::make_shared<const std::string>(job), std::move(*meeting)};
 }
 
-std::string text_of(const part::ContextId& id) { return hex(id.high) + hex(id.low); }
+std::string text_of(const ContextId& id) { return hex(id.high) + hex(id.low); }
 
 }  // namespace larklane::mpi

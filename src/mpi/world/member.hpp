@@ -33,7 +33,7 @@ std::optional<std::vector<Member>> members_of_text(std::string_view text);
 /// Processes of other worlds, and the recipe of the intercommunicator with them.
 /// Thread safety: immutable.
 struct Meeting {
-  part::ContextId recipe;  ///< of the intercommunicator between both
+  ContextId recipe;  ///< of the intercommunicator between both
   std::vector<Member> others;
 
   /// `recipe:others`, without blanks.
@@ -53,6 +53,6 @@ struct Birth {
 };
 
 /// 32 hexadecimal digits.
-std::string text_of(const part::ContextId& id);
+std::string text_of(const ContextId& id);
 
 }  // namespace larklane::mpi

@@ -12,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/status_text.hpp"
 #include "control/local/socket.hpp"
+#include "mpi/p2p/world.hpp"
 #include "mpi/partitioned/carrier.hpp"
 #include "mpi/types/type_cache.hpp"
 #include "mpi/world/communicator.hpp"
@@ -118,12 +119,24 @@ bool Process::prepare() {
   if (listener) {
     listener_ = std::move(*listener);
     if (hosts_) hosts_->announce(address, config_);
+    listen_for_ballots_locked();
   } else {
     unusable_ =
         "socket " + address + " can't be bound: " + std::strerror(listener.error().detail());
     if (hosts_) hosts_->decline();
   }
   return true;
+}
+
+/// Ranks that find the name bound know that this process takes part. So it is bound before the
+/// MPI's exchange, or never.
+void Process::listen_for_ballots_locked() {
+  wants_messages_ = false;
+  if (config_.p2p != "on") return;  // `auto` owns nothing yet: base/p2p_auto.def
+  auto listener = control::Listener::bind(p2p::ballot_address_of(self()));
+  if (!listener) return log_warn("p2p: %s", std::strerror(listener.error().detail()));
+  ballot_listener_ = std::move(*listener);
+  wants_messages_ = true;
 }
 
 // open_ and world_ are stored relaxed: see is_open().
@@ -161,7 +174,7 @@ void Process::close_unless_used_locked() {
   part::Engine* const engine = engine_.exchange(nullptr, std::memory_order_relaxed);
   if (config_.summary)
     print_summary(engine != nullptr ? engine->summary() : part::Summary{}, forwarded_total(),
-                  identity_);
+                  identity_, p2p::ownership_text());
   if (engine != nullptr) {
     if (const std::size_t active = release_partitioned(*engine); active > 0) {
       log_warn("%zu partitioned requests were active at finalisation", active);
@@ -179,6 +192,7 @@ void Process::close_unless_used_locked() {
   private_comm_ = handles().comm_null;
   forget_datatypes();
   listener_.reset();
+  ballot_listener_.reset();
   prepared_ = false;
 }
 
@@ -249,6 +263,8 @@ part::Engine* Process::create_engine_locked() {
   }
   std::vector<control::Listener> own;
   own.push_back({listener_->address, std::move(served)});
+  if (auto ballots = std::exchange(ballot_listener_, std::nullopt))
+    own.push_back(std::move(*ballots));
   auto engine =
       part::Engine::create(std::move(own), config_, regions_, nullptr,
                            hosts_ && hosts_->has_learnt()
@@ -256,7 +272,8 @@ part::Engine* Process::create_engine_locked() {
                                                     [this](int rank) {
                                                       return address_of({identity_.job, rank});
                                                     })
-                               : std::nullopt);
+                               : std::nullopt,
+                           wants_messages_ ? &p2p::handler() : nullptr);
   if (!engine) {
     const int error = engine.error().detail();
     unusable_ = engine.error().code() == Errc::kNoThread
@@ -289,6 +306,7 @@ part::Engine* Process::create_engine_slow() {
   // relaxed: the mutex orders creation and closing
   if (part::Engine* const engine = engine_.load(std::memory_order_relaxed)) return engine;
   if (part::Engine* const engine = create_engine_locked()) return engine;
+  ballot_listener_.reset();
   if (auto listener = std::exchange(listener_, std::nullopt))
     turned_away_ = control::turn_away(std::move(*listener));
   if (hosts_ && !unusable_.empty()) hosts_->refuse();
@@ -372,7 +390,9 @@ int Init(const Next& next, int* argc, char*** argv) {
   const bool options_are_right = process.prepare();
   const int code = next.Init(argc, argv);
   if (!options_are_right) return stop_world(code);
-  if (code == MPI_SUCCESS) process.world_opened();
+  if (code != MPI_SUCCESS) return code;
+  process.world_opened();
+  p2p::opened();
   return code;
 }
 
@@ -381,7 +401,9 @@ int Init_thread(const Next& next, int* argc, char*** argv, int required, int* pr
   const bool options_are_right = process.prepare();
   const int code = next.Init_thread(argc, argv, required, provided);
   if (!options_are_right) return stop_world(code);
-  if (code == MPI_SUCCESS) process.world_opened();
+  if (code != MPI_SUCCESS) return code;
+  process.world_opened();
+  p2p::opened();
   return code;
 }
 
@@ -389,8 +411,11 @@ int Finalize(const Next& next) {
   // The MPI first: it runs attribute callbacks on MPI_COMM_SELF, which may still use and free
   // partitioned requests.
   Process::get().end_probe();
+  p2p::closing();
   const int code = next.Finalize();
-  if (code == MPI_SUCCESS) Process::get().world_closed();
+  if (code != MPI_SUCCESS) return code;
+  p2p::closed();
+  Process::get().world_closed();
   return code;
 }
 

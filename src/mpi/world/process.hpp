@@ -54,6 +54,10 @@ class Process {
   void help() noexcept;
   const Config& config() const noexcept { return config_; }
   const Identity& identity() const noexcept { return identity_; }
+  /// The launcher has placed processes of this world on other hosts, too.
+  bool spans_hosts() const noexcept { return hosts_ && hosts_->spans_hosts(); }
+  /// This process listens for ballots on ordinary messages (p2p/world.hpp).
+  bool wants_messages() const noexcept { return wants_messages_; }
   /// The address of a process of any world.
   struct Reach {
     std::optional<control::Address> address;
@@ -84,6 +88,7 @@ class Process {
  private:
   Process() = default;
   void identify_locked();
+  void listen_for_ballots_locked();
   MPI_Group world_group_locked() const;
   void find_hosts_locked();
   void learn_hosts_locked();
@@ -102,6 +107,8 @@ class Process {
   std::atomic<part::Engine*> engine_{nullptr};
   std::unique_ptr<part::Engine> owned_engine_;
   std::optional<control::Listener> listener_;
+  std::optional<control::Listener> ballot_listener_;  ///< an alias, served by the same helper
+  bool wants_messages_ = false;
   std::string unusable_;  ///< why every pair is left to the MPI; empty: Larklane is usable
   /// Addresses of peers that connected before this process became unusable; empty: unknown.
   std::optional<std::vector<control::Address>> turned_away_ = std::vector<control::Address>();

@@ -28,7 +28,7 @@ std::string bytes_text(std::uint64_t bytes) {
 }  // namespace
 
 std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
-                         const Identity& identity) {
+                         const Identity& identity, const std::string& ordinary) {
   std::string text;
   const std::string prefix = "larklane: rank " + std::to_string(identity.rank) + ": ";
   const auto line = [&](const std::string& what) {
@@ -71,12 +71,13 @@ std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
   for (std::size_t i = 0; i < std::min(kWarningLinesMax, summary.warnings.size()); ++i) {
     line("warning: " + summary.warnings[i]);
   }
+  if (!ordinary.empty()) line(ordinary);
   return text;
 }
 
-void print_summary(const part::Summary& summary, std::uint64_t forwarded,
-                   const Identity& identity) {
-  const std::string text = summary_text(summary, forwarded, identity);
+void print_summary(const part::Summary& summary, std::uint64_t forwarded, const Identity& identity,
+                   const std::string& ordinary) {
+  const std::string text = summary_text(summary, forwarded, identity, ordinary);
   // One write(2): lines of several ranks don't mix. A closed standard error leaves no place to
   // report it.
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());

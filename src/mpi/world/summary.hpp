@@ -10,10 +10,12 @@ namespace larklane::mpi {
 
 /// A few lines, each beginning with "larklane: rank N: ".
 /// @param forwarded  requests that were left to the MPI
+/// @param ordinary   the carrier of ordinary messages, and the reason; empty: no line
 std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
-                         const Identity& identity);
+                         const Identity& identity, const std::string& ordinary = {});
 
 /// The same on standard error, in one piece.
-void print_summary(const part::Summary& summary, std::uint64_t forwarded, const Identity& identity);
+void print_summary(const part::Summary& summary, std::uint64_t forwarded, const Identity& identity,
+                   const std::string& ordinary);
 
 }  // namespace larklane::mpi

@@ -3,135 +3,34 @@
 #include <algorithm>
 #include <bit>
 #include <new>
-#include <type_traits>
+#include <span>
+#include <utility>
+
+#include "msg/match/match_table.hpp"
 
 namespace larklane::msg {
-namespace {
 
-// A word: kind (1 bit), policy (2), rank (29), tag (32); 0 where the policy does not compare.
-constexpr std::uint64_t kMessageBit = std::uint64_t{1} << 63;
-constexpr int kPolicyShift = 61, kRankShift = 32;
-constexpr std::uint32_t kRankMask = MatchingEngine::kRankCount - 1;
+// --- tables ------------------------------------------------------------------------------------
 
-constexpr std::uint64_t word_of(MatchPolicy policy, std::uint32_t rank, std::uint32_t tag) {
-  // The masks keep an invalid policy or rank from setting the message bit.
-  const std::uint64_t bits = static_cast<std::uint64_t>(policy) & 3;
-  const std::uint64_t compared_rank = (bits & 2) != 0 ? 0 : rank & kRankMask;
-  const std::uint64_t compared_tag = (bits & 1) != 0 ? 0 : tag;
-  return bits << kPolicyShift | compared_rank << kRankShift | compared_tag;
-}
-constexpr bool is_message(std::uint64_t word) { return (word & kMessageBit) != 0; }
-constexpr std::size_t policy_of(std::uint64_t word) {
-  return static_cast<std::size_t>(word >> kPolicyShift & 3);
-}
-constexpr bool is_same_key(std::uint64_t a, std::uint64_t b) {
-  return ((a ^ b) & ~kMessageBit) == 0;
-}
-/// A receive that only messages of `rank` match.
-constexpr bool is_receive_of(std::uint64_t word, std::uint32_t rank) {
-  return !is_message(word) && (policy_of(word) & 2) == 0 &&
-         (word >> kRankShift & kRankMask) == (rank & kRankMask);
+void MatchingEngine::BucketsDeleter::operator()(Bucket* buckets) const noexcept {
+  delete[] buckets;
 }
 
-/// The bucket is the upper bits of this sum of 64 bits. The factors are the golden ratio and the
-/// root of two: they spread neighbouring tags and neighbouring ranks evenly. These have different
-/// buckets as long as there are enough (Knuth, The Art of Computer Programming 3, section 6.4).
-constexpr std::uint64_t hash_of(std::uint64_t word) {
-  return (word & 0xffff'ffffu) * 0x9e37'79b9'7f4a'7c15u +
-         ((word & ~kMessageBit) >> kRankShift) * 0x6a09'e667'f3bc'c909u;
+MatchingEngine::Buckets MatchingEngine::make_buckets(std::uint32_t count) noexcept {
+  return Buckets(new (std::nothrow) Bucket[count]);
 }
 
-MatchReceive& receive_of(MatchLink& link) { return static_cast<MatchReceive&>(link); }
-MatchMessage& message_of(MatchLink& link) {
-  static_assert(std::is_standard_layout_v<MatchMessage>);
-  MatchLink* const first = &link - policy_of(link.word);
-  return *reinterpret_cast<MatchMessage*>(reinterpret_cast<std::byte*>(first) -
-                                          offsetof(MatchMessage, links));
+MatchingEngine::Table MatchingEngine::table_of(Bucket* buckets,
+                                               std::uint32_t bucket_bits) noexcept {
+  return reinterpret_cast<Table>(buckets) | (63 - bucket_bits);
 }
 
-}  // namespace
-
-// One line of the hash table: the queues of the keys that hash to it.
-// Thread safety: the caller holds lock_of() this bucket.
-// Invariants:
-// 1. Each key with a waiting receive or message has one queue, a ring. `first` of a slot leads to
-//    the ring; if no slot was free, the chain does. In the first link of a slot's ring, next_key is
-//    null.
-// 2. `waiting` is the number of entries that `posted` and `unexpected` have counted and that are
-//    still in a queue.
-struct alignas(MatchingEngine::kLineBytes) MatchingEngine::Bucket {
-  struct Slot {
-    std::uint64_t word = 0;
-    MatchLink* first = nullptr;
-  };
-
-  SpinLock lock;  // if exact
-  std::uint32_t waiting = 0;
-  std::uint64_t posted = 0, unexpected = 0;
-  std::array<Slot, 2> slots{};
-  MatchLink* chain = nullptr;
-
-  /// The queue of the first key that is(word).
-  template <class Is>
-  Found find_if(Is&& is) noexcept {
-    std::uint32_t keys = 0;
-    for (Slot& slot : slots)
-      if (slot.first != nullptr) {
-        if (is(slot.word)) return {&slot.first, keys};
-        ++keys;
-      }
-    for (MatchLink** at = &chain; *at != nullptr; at = &(*at)->next_key, ++keys)
-      if (is((*at)->word)) return {at, keys};
-    return {nullptr, keys};
-  }
-  /// The queue of a key, of receives or of messages.
-  Found find(std::uint64_t word) noexcept {
-    return find_if([word](std::uint64_t other) { return is_same_key(word, other); });
-  }
-
-  /// @param found  result of find(link.word)
-  void push_back(Found found, MatchLink& link) noexcept {
-    if (found.place == nullptr) return push_key(link);
-    MatchLink& first = **found.place;
-    link.next = &first;
-    link.prev = first.prev;
-    first.prev->next = &link;
-    first.prev = &link;
-  }
-
-  /// @param place  result of find(link.word): `link` is in that queue
-  void remove(MatchLink** place, MatchLink& link) noexcept {
-    if (place == nullptr) __builtin_unreachable();
-    if (link.next == &link) {
-      *place = link.next_key;
-    } else {
-      if (*place == &link) {
-        link.next->next_key = link.next_key;
-        *place = link.next;
-      }
-      link.prev->next = link.next;
-      link.next->prev = link.prev;
-    }
-    link.next = nullptr;
-  }
-
- private:
-  void push_key(MatchLink& link) noexcept {
-    link.next = link.prev = &link;
-    link.next_key = nullptr;
-    for (Slot& slot : slots)
-      if (slot.first == nullptr) {
-        slot = {link.word, &link};
-        return;
-      }
-    link.next_key = chain;
-    chain = &link;
-  }
-};
-
-MatchingEngine::MatchingEngine(Kind kind, std::uint32_t bucket_bits,
-                               std::unique_ptr<Bucket[]> buckets) noexcept
-    : kind_(kind), bucket_bits_(bucket_bits), buckets_(std::move(buckets)) {
+MatchingEngine::MatchingEngine(Kind kind, std::uint32_t bucket_bits, Buckets buckets) noexcept
+    : kind_(kind),
+      is_ordered_(kind == Kind::ordered),
+      crowded_chain_(kCrowdedChain),
+      table_(table_of(buckets.get(), bucket_bits)),
+      buckets_(std::move(buckets)) {
   static_assert(sizeof(Bucket) == kLineBytes);
 }
 MatchingEngine::~MatchingEngine() = default;
@@ -139,7 +38,7 @@ MatchingEngine::~MatchingEngine() = default;
 Result<std::unique_ptr<MatchingEngine>> MatchingEngine::create(Options options) {
   if (!std::has_single_bit(options.bucket_count) || options.bucket_count > kBucketCountMax)
     return Errc::kInvalidArgument;
-  std::unique_ptr<Bucket[]> buckets(new (std::nothrow) Bucket[options.bucket_count]);
+  Buckets buckets = make_buckets(options.bucket_count);
   if (buckets == nullptr) return Errc::kNoMemory;
   std::unique_ptr<MatchingEngine> engine(new (std::nothrow) MatchingEngine(
       options.kind, static_cast<std::uint32_t>(std::countr_zero(options.bucket_count)),
@@ -148,12 +47,33 @@ Result<std::unique_ptr<MatchingEngine>> MatchingEngine::create(Options options) 
   return engine;
 }
 
-inline MatchingEngine::Bucket& MatchingEngine::bucket_of(std::uint64_t word) const noexcept {
-  return buckets_[hash_of(word) >> 1 >> (63 - bucket_bits_)];  // two: with one bucket, 64 bits
+template <class Exact, class Ordered>
+[[gnu::always_inline]] inline auto MatchingEngine::with_lock_of(std::uint64_t word, Exact&& exact,
+                                                                Ordered&& ordered) noexcept {
+  if (kind_ == Kind::exact) {
+    Bucket& bucket = bucket_of(word);
+    const vci::BiasedGuard guard(bias_, bucket.lock);
+    return exact(bucket);
+  }
+  return with_mode_of(word, exact, ordered);
 }
-inline SpinLock& MatchingEngine::lock_of(Bucket& bucket) noexcept {
-  return kind_ == Kind::exact ? bucket.lock : lock_;
+
+/// The same, of an engine that is not `exact`.
+template <class Exact, class Ordered>
+[[gnu::always_inline]] inline auto MatchingEngine::with_mode_of(std::uint64_t word, Exact&& exact,
+                                                                Ordered&& ordered) noexcept {
+  while (!is_ordered()) {
+    const Table table = this->table();
+    Bucket& bucket = bucket_of(table, word);
+    const vci::BiasedGuard guard(bias_, bucket.lock);
+    if (is_current(table)) [[likely]]
+      return exact(bucket);
+  }
+  const vci::BiasedGuard guard(bias_, lock_);
+  return ordered();
 }
+
+// --- inserts ------------------------------------------------------------------------------------
 
 /// @param found  result of the bucket's find(word)
 inline void MatchingEngine::push_locked(Bucket& bucket, Found found, MatchLink& link,
@@ -163,13 +83,25 @@ inline void MatchingEngine::push_locked(Bucket& bucket, Found found, MatchLink& 
   if (found.place == nullptr) note_chain(found.keys + 1);
 }
 
-// relaxed: statistics
 inline void MatchingEngine::note_chain(std::uint32_t keys) noexcept {
+  // relaxed: statistics
+  if (keys > noted_chain_.load(std::memory_order_relaxed)) [[unlikely]]
+    note_chain_slow(keys);
+}
+
+// relaxed: statistics, and a hint
+[[gnu::noinline]] void MatchingEngine::note_chain_slow(std::uint32_t keys) noexcept {
+  if (kind_ == Kind::lazy && keys > crowded_chain_.load(std::memory_order_relaxed))
+    is_crowded_.store(true, std::memory_order_relaxed);
   std::uint32_t longest = longest_chain_.load(std::memory_order_relaxed);
   while (keys > longest &&
          !longest_chain_.compare_exchange_weak(longest, keys, std::memory_order_relaxed,
                                                std::memory_order_relaxed)) {
   }
+  // A lazy engine looks at each chain that may crowd it.
+  noted_chain_.store(kind_ == Kind::lazy ? std::min(std::max(longest, keys), kCrowdedChain)
+                                         : std::max(longest, keys),
+                     std::memory_order_relaxed);
 }
 
 /// @param place  the queue's, in `bucket`
@@ -177,39 +109,65 @@ inline void MatchingEngine::take_locked(Bucket& bucket, MatchLink** place,
                                         MatchReceive& receive) noexcept {
   bucket.remove(place, receive);
   --bucket.waiting;
-  if (kind_ == Kind::ordered) --posted_[policy_of(receive.word)];
+  // relaxed: changes with this lock held
+  if (is_ordered_.load(std::memory_order_relaxed)) --posted_[policy_of(receive.word)];
 }
 
-MatchMessage* MatchingEngine::insert_receive(MatchReceive& receive) noexcept {
-  const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
-  Bucket& bucket = bucket_of(word);
-  const vci::BiasedGuard guard(bias_, lock_of(bucket));
+[[gnu::always_inline]] inline MatchMessage* MatchingEngine::insert_receive_exact(
+    Bucket& bucket, MatchReceive& receive, std::uint64_t word) noexcept {
   const Found found = bucket.find(word);
   if (found.place != nullptr && is_message((*found.place)->word)) {
     MatchMessage& message = message_of(**found.place);
-    if (kind_ == Kind::exact) {
-      bucket.remove(found.place, **found.place);
-      --bucket.waiting;
-    } else {
-      take_ordered(message);
-    }
+    bucket.remove(found.place, **found.place);
+    --bucket.waiting;
     return &message;
   }
   push_locked(bucket, found, receive, word);
   ++bucket.posted;
   ++bucket.waiting;
-  if (kind_ == Kind::ordered) {
-    receive.sequence = sequence_++;
-    ++posted_[policy_of(word)];
-  }
   return nullptr;
 }
 
-MatchReceive* MatchingEngine::match(const MatchKey& key, MatchMessage* waits) noexcept {
-  if (kind_ == Kind::ordered) return match_ordered(key, waits);
-  const std::uint64_t word = word_of(key.policy, key.rank, key.tag);
+inline MatchMessage* MatchingEngine::insert_receive_ordered(MatchReceive& receive,
+                                                            std::uint64_t word) noexcept {
+  Bucket& bucket = bucket_of(word);
+  const Found found = bucket.find(word);
+  if (found.place != nullptr && is_message((*found.place)->word)) {
+    MatchMessage& message = message_of(**found.place);
+    take_ordered(message);
+    return &message;
+  }
+  push_locked(bucket, found, receive, word);
+  ++bucket.posted;
+  ++bucket.waiting;
+  receive.sequence = sequence_++;
+  ++posted_[policy_of(word)];
+  return nullptr;
+}
+
+MatchMessage* MatchingEngine::insert_receive(MatchReceive& receive) noexcept {
+  if (kind_ != Kind::exact) return insert_receive_by_mode(receive);
+  const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
   Bucket& bucket = bucket_of(word);
   const vci::BiasedGuard guard(bias_, bucket.lock);
+  return insert_receive_exact(bucket, receive, word);
+}
+
+/// A call of its own: the other kinds' registers cost `exact` nothing.
+[[gnu::noinline]] MatchMessage* MatchingEngine::insert_receive_by_mode(
+    MatchReceive& receive) noexcept {
+  const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
+  if (needs_order(receive.policy)) [[unlikely]]
+    become_ordered_slow();
+  MatchMessage* const message = with_mode_of(
+      word, [&](Bucket& bucket) { return insert_receive_exact(bucket, receive, word); },
+      [&] { return insert_receive_ordered(receive, word); });
+  grow_if_crowded();
+  return message;
+}
+
+[[gnu::always_inline]] inline MatchReceive* MatchingEngine::match_exact(
+    Bucket& bucket, std::uint64_t word, MatchMessage* waits) noexcept {
   const Found found = bucket.find(word);
   if (found.place != nullptr && !is_message((*found.place)->word)) {
     MatchReceive& receive = receive_of(**found.place);
@@ -223,11 +181,31 @@ MatchReceive* MatchingEngine::match(const MatchKey& key, MatchMessage* waits) no
   return nullptr;
 }
 
+MatchReceive* MatchingEngine::match(const MatchKey& key, MatchMessage* waits) noexcept {
+  const std::uint64_t word = word_of(key.policy, key.rank, key.tag);
+  if (kind_ == Kind::exact) {
+    Bucket& bucket = bucket_of(word);
+    const vci::BiasedGuard guard(bias_, bucket.lock);
+    return match_exact(bucket, word, waits);
+  }
+  return match_by_mode(key, word, waits);
+}
+
+[[gnu::noinline]] MatchReceive* MatchingEngine::match_by_mode(const MatchKey& key,
+                                                              std::uint64_t word,
+                                                              MatchMessage* waits) noexcept {
+  MatchReceive* const receive = with_mode_of(
+      word, [&](Bucket& bucket) { return match_exact(bucket, word, waits); },
+      [&] { return match_ordered(key, waits); });
+  if (waits != nullptr) grow_if_crowded();
+  return receive;
+}
+
+/// With the ordered lock held.
 MatchReceive* MatchingEngine::match_ordered(const MatchKey& key, MatchMessage* waits) noexcept {
   std::array<std::uint64_t, kMatchPolicyCount> words;
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy)
     words[policy] = word_of(static_cast<MatchPolicy>(policy), key.rank, key.tag);
-  const vci::BiasedGuard guard(bias_, lock_);
   MatchLink** first = nullptr;  // the queue with the receive that was posted first
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy) {
     if (posted_[policy] == 0) continue;
@@ -242,15 +220,20 @@ MatchReceive* MatchingEngine::match_ordered(const MatchKey& key, MatchMessage* w
     return &receive;
   }
   if (waits == nullptr) return nullptr;
-  for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy) {
-    Bucket& bucket = bucket_of(words[policy]);
-    push_locked(bucket, bucket.find(words[policy]), waits->links[policy],
-                words[policy] | kMessageBit);
-  }
+  wait_ordered(*waits);
   Bucket& own = bucket_of(words[0]);
   ++own.unexpected;
   ++own.waiting;
   return nullptr;
+}
+
+/// Queues it under each key by which a receive may ask for it.
+void MatchingEngine::wait_ordered(MatchMessage& message) noexcept {
+  for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy) {
+    const std::uint64_t word = word_of(static_cast<MatchPolicy>(policy), message.rank, message.tag);
+    Bucket& bucket = bucket_of(word);
+    push_locked(bucket, bucket.find(word), message.links[policy], word | kMessageBit);
+  }
 }
 
 void MatchingEngine::take_ordered(MatchMessage& message) noexcept {
@@ -261,32 +244,84 @@ void MatchingEngine::take_ordered(MatchMessage& message) noexcept {
   --bucket_of(message.links[0].word).waiting;
 }
 
+// --- probes, cancel, sweeps ---------------------------------------------------------------------
+
+std::optional<MatchingEngine::Seen> MatchingEngine::look(const MatchKey& receive) noexcept {
+  const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
+  if (needs_order(receive.policy)) [[unlikely]]
+    become_ordered_slow();
+  const auto look_in = [&](Bucket& bucket) -> std::optional<Seen> {
+    MatchLink** const place = bucket.find(word).place;
+    if (place == nullptr || !is_message((*place)->word)) return std::nullopt;
+    const MatchMessage& message = message_of(**place);
+    return Seen{message.rank, message.tag, message.bytes};
+  };
+  return with_lock_of(word, look_in, [&] { return look_in(bucket_of(word)); });
+}
+
+MatchMessage* MatchingEngine::take(const MatchKey& receive) noexcept {
+  const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
+  if (needs_order(receive.policy)) [[unlikely]]
+    become_ordered_slow();
+  const auto take_of = [&](Bucket& bucket) -> MatchMessage* {
+    MatchLink** const place = bucket.find(word).place;
+    if (place == nullptr || !is_message((*place)->word)) return nullptr;
+    MatchMessage& message = message_of(**place);
+    take_message_locked(bucket, place);
+    return &message;
+  };
+  return with_lock_of(word, take_of, [&] { return take_of(bucket_of(word)); });
+}
+
+/// @param place  a queue of messages, in `bucket`: takes its first
+void MatchingEngine::take_message_locked(Bucket& bucket, MatchLink** place) noexcept {
+  // relaxed: changes with this lock held
+  if (is_ordered_.load(std::memory_order_relaxed)) return take_ordered(message_of(**place));
+  bucket.remove(place, **place);
+  --bucket.waiting;
+}
+
 bool MatchingEngine::cancel(MatchReceive& receive) noexcept {
   const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
-  Bucket& bucket = bucket_of(word);
-  {
-    const vci::BiasedGuard guard(bias_, lock_of(bucket));
+  const auto cancel_in = [&](Bucket& bucket) {
     if (receive.next == nullptr) return false;
     take_locked(bucket, bucket.find(word).place, receive);
-  }
+    return true;
+  };
+  if (!with_lock_of(word, cancel_in, [&] { return cancel_in(bucket_of(word)); })) return false;
   cancelled_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
   return true;
 }
 
 /// @param is  predicate on a queue's word
+template <class Is, class Visit>
+auto MatchingEngine::sweep_for(Sweep& sweep, Is is, Visit&& visit) noexcept {
+  while (true) {
+    const Table table = this->table();
+    if (std::exchange(sweep.table, table) != table) sweep.bucket = 0;
+    if (sweep.bucket >= bucket_count_of(table))
+      return decltype(visit(*buckets_of(table), nullptr))();
+    Bucket& bucket = buckets_of(table)[sweep.bucket];
+    const bool is_ordered = this->is_ordered();
+    const vci::BiasedGuard guard(bias_, is_ordered ? lock_ : bucket.lock);
+    // A table or mode that has changed since: another round. relaxed: as in is_current()
+    if (table_.load(std::memory_order_relaxed) != table ||
+        is_ordered_.load(std::memory_order_relaxed) != is_ordered)
+      continue;
+    const Found found = bucket.find_if(is);
+    if (found.place != nullptr) return visit(bucket, found.place);
+    ++sweep.bucket;
+  }
+}
+
 template <class Is>
 MatchReceive* MatchingEngine::take_receive_if(Sweep& sweep, Is is) noexcept {
-  for (; sweep.bucket >> bucket_bits_ == 0; ++sweep.bucket) {
-    Bucket& bucket = buckets_[sweep.bucket];
-    const vci::BiasedGuard guard(bias_, lock_of(bucket));
-    const Found found = bucket.find_if(is);
-    if (found.place == nullptr) continue;
-    MatchReceive& receive = receive_of(**found.place);
-    take_locked(bucket, found.place, receive);
+  return sweep_for(sweep, is, [this](Bucket& bucket, MatchLink** place) -> MatchReceive* {
+    MatchReceive& receive = receive_of(**place);
+    take_locked(bucket, place, receive);
     orphaned_.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
     return &receive;
-  }
-  return nullptr;
+  });
 }
 
 MatchReceive* MatchingEngine::take_receive_of(std::uint32_t rank, Sweep& sweep) noexcept {
@@ -298,36 +333,30 @@ MatchReceive* MatchingEngine::take_receive(Sweep& sweep) noexcept {
 }
 
 MatchMessage* MatchingEngine::take_message(Sweep& sweep) noexcept {
-  for (; sweep.bucket >> bucket_bits_ == 0; ++sweep.bucket) {
-    Bucket& bucket = buckets_[sweep.bucket];
-    const vci::BiasedGuard guard(bias_, lock_of(bucket));
-    const Found found = bucket.find_if(is_message);
-    if (found.place == nullptr) continue;
-    MatchMessage& message = message_of(**found.place);
-    if (kind_ == Kind::ordered) {
-      take_ordered(message);
-    } else {
-      bucket.remove(found.place, **found.place);
-      --bucket.waiting;
-    }
+  return sweep_for(sweep, is_message, [this](Bucket& bucket, MatchLink** place) -> MatchMessage* {
+    MatchMessage& message = message_of(**place);
+    take_message_locked(bucket, place);
     return &message;
-  }
-  return nullptr;
+  });
 }
 
 MatchCounts MatchingEngine::counts() noexcept {
   MatchCounts counts{};
-  // relaxed: statistics. Read before the buckets, so that `matched` is never negative.
-  counts.cancelled = cancelled_.load(std::memory_order_relaxed);
-  counts.orphaned = orphaned_.load(std::memory_order_relaxed);
-  counts.longest_chain = longest_chain_.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i >> bucket_bits_ == 0; ++i) {
-    Bucket& bucket = buckets_[i];
-    const vci::BiasedGuard guard(bias_, lock_of(bucket));
-    counts.posted += bucket.posted;
-    counts.unexpected += bucket.unexpected;
-    counts.waiting += bucket.waiting;
-  }
+  with_all_locks([&] {
+    // relaxed: statistics
+    counts.cancelled = cancelled_.load(std::memory_order_relaxed);
+    counts.orphaned = orphaned_.load(std::memory_order_relaxed);
+    counts.longest_chain = longest_chain_.load(std::memory_order_relaxed);
+    std::uint32_t waiting =
+        0;  // of one bucket it may have wrapped: entries of others have moved in
+    for (const Bucket& bucket :
+         std::span(buckets_.get(), bucket_count_of(table_.load(std::memory_order_relaxed)))) {
+      counts.posted += bucket.posted;
+      counts.unexpected += bucket.unexpected;
+      waiting += bucket.waiting;
+    }
+    counts.waiting = waiting;
+  });
   counts.matched =
       counts.posted + counts.unexpected - counts.waiting - counts.cancelled - counts.orphaned;
   return counts;

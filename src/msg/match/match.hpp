@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/spin_lock.hpp"
 #include "base/status.hpp"
@@ -51,6 +52,8 @@ struct MatchMessage {
   std::uint32_t tag = 0;
   MatchPolicy policy = MatchPolicy::rank_tag;
   std::array<MatchLink, kMatchPolicyCount> links{};  ///< the engine's, one for each policy
+  std::uint64_t arrival = 0;                         ///< for `lazy`: ascending for each rank
+  std::uint64_t bytes = 0;                           ///< for look(): its length
 
   MatchKey key() const noexcept { return {rank, tag, policy}; }
   void set(const MatchKey& key) noexcept {
@@ -82,15 +85,21 @@ struct MatchCounts {
 //    both. A message gets the first posted of the receives that fit. A receive gets the first
 //    arrived of the messages that fit. Both orders are those in which inserts took the engine's
 //    lock.
-// 4. All entries that wait with one key are of one kind: a receive and a message would have
+// 4. `lazy`: as `exact` until the first call with a wildcard, then as `ordered`. The caller inserts
+//    the messages of a rank in the order of their arrival numbers. That first call holds all locks:
+//    it moves the receives, which are older than its own, and the messages by their numbers.
+// 5. All entries that wait with one key are of one kind: a receive and a message would have
 //    matched.
-// 5. A waiting entry is in one queue; a message of an ordered engine is in four, one for each
+// 6. A waiting entry is in one queue; a message of an ordered engine is in four, one for each
 //    policy.
+// 7. `table_` changes with all locks held. A thread that holds a bucket's lock and finds its table
+//    and the mode unchanged may use the bucket.
 class MatchingEngine final {
  public:
   enum class Kind : std::uint8_t {
     exact,    ///< a lock for each bucket: threads with different keys do not contend
     ordered,  ///< wildcards; one lock for the engine
+    lazy,     ///< exact until the first wildcard, then ordered; messages name rank and tag. Grows
   };
   struct Options {
     Kind kind = Kind::exact;
@@ -116,6 +125,15 @@ class MatchingEngine final {
   }
   /// As insert_message(), but an unmatched message does not wait.
   MatchReceive* match_now(const MatchKey& key) noexcept { return match(key, nullptr); }
+  /// A waiting message. Thread safety: immutable.
+  struct Seen {
+    std::uint32_t rank, tag;
+    std::uint64_t bytes;
+  };
+  /// The message that a receive with this key would get; nothing: none waits.
+  std::optional<Seen> look(const MatchKey& receive) noexcept;
+  /// Takes that message; null: none waits.
+  MatchMessage* take(const MatchKey& receive) noexcept;
   /// @param receive  in no other engine. Its memory stays valid during the call, with rank, tag and
   ///   policy as at its insertion, even if a message has matched it since.
   /// @return true: it was still waiting, and is the caller's again
@@ -124,6 +142,7 @@ class MatchingEngine final {
   /// Position of a search through all buckets. Thread safety: single-owner.
   struct Sweep {
     std::uint32_t bucket = 0;
+    std::uintptr_t table = 0;  ///< of a lazy engine: it may change between two calls
   };
   /// Takes out the next waiting receive that only messages of `rank` could match; null: there is
   /// none left. Messages of that rank that have arrived stay. The caller marks the rank as dead
@@ -144,35 +163,106 @@ class MatchingEngine final {
     std::uint32_t keys;  ///< other keys that the search compared
   };
   struct Bucket;
+  struct BucketsDeleter {
+    void operator()(Bucket* buckets) const noexcept;
+  };
+  using Buckets = std::unique_ptr<Bucket[], BucketsDeleter>;
+  /// The buckets' address, and, in the bits that their alignment leaves, the shift of a hash.
+  using Table = std::uintptr_t;
+  static constexpr Table kShiftMask = kLineBytes - 1;
+  /// A bucket with more keys makes a lazy engine grow by this factor, if keys outnumber buckets.
+  static constexpr std::uint32_t kCrowdedChain = 4, kGrowth = 4;
+  /// Buckets that a lazy engine has outgrown. Threads may still wait for their locks.
+  struct Outgrown {
+    Buckets buckets;
+    std::unique_ptr<Outgrown> older;
+  };
 
-  MatchingEngine(Kind kind, std::uint32_t bucket_bits, std::unique_ptr<Bucket[]> buckets) noexcept;
+  MatchingEngine(Kind kind, std::uint32_t bucket_bits, Buckets buckets) noexcept;
 
-  Bucket& bucket_of(std::uint64_t word) const noexcept;
-  SpinLock& lock_of(Bucket& bucket) noexcept;
+  static Buckets make_buckets(std::uint32_t count) noexcept;
+  static Table table_of(Bucket* buckets, std::uint32_t bucket_bits) noexcept;
+  static Bucket* buckets_of(Table table) noexcept {
+    return reinterpret_cast<Bucket*>(table & ~kShiftMask);
+  }
+  static std::uint32_t bucket_count_of(Table table) noexcept {
+    return std::uint32_t{1} << (63 - (table & kShiftMask));
+  }
+  static Bucket& bucket_of(Table table, std::uint64_t word) noexcept;
+  /// acquire: of the buckets; pairs with grow_slow()'s release.
+  Table table() const noexcept { return table_.load(std::memory_order_acquire); }
+  /// With the ordered lock held, or of an exact engine.
+  Bucket& bucket_of(std::uint64_t word) const noexcept { return bucket_of(table(), word); }
+  bool is_ordered() const noexcept { return is_ordered_.load(std::memory_order_acquire); }
+  /// With the lock of a bucket of `table`: may the caller use it?
+  bool is_current(Table table) const noexcept {
+    // relaxed: both change with that lock held
+    return table_.load(std::memory_order_relaxed) == table &&
+           !is_ordered_.load(std::memory_order_relaxed);
+  }
+
   /// Queues `link`. @param found  result of the bucket's find(word)
   void push_locked(Bucket& bucket, Found found, MatchLink& link, std::uint64_t word) noexcept;
   void note_chain(std::uint32_t keys) noexcept;
+  void note_chain_slow(std::uint32_t keys) noexcept;
   void take_locked(Bucket& bucket, MatchLink** place, MatchReceive& receive) noexcept;
+  void take_message_locked(Bucket& bucket, MatchLink** place) noexcept;
+  /// Calls exact(Bucket&) with that lock, or ordered() with the ordered lock.
+  template <class Exact, class Ordered>
+  auto with_lock_of(std::uint64_t word, Exact&& exact, Ordered&& ordered) noexcept;
+  template <class Exact, class Ordered>
+  auto with_mode_of(std::uint64_t word, Exact&& exact, Ordered&& ordered) noexcept;
+  template <class Change>
+  void with_all_locks(Change&& change) noexcept;
+  bool needs_order(MatchPolicy policy) const noexcept {
+    return policy != MatchPolicy::rank_tag && kind_ == Kind::lazy && !is_ordered();
+  }
+  void become_ordered_slow() noexcept;
+  void become_ordered_locked() noexcept;
+  static MatchLink* take_queue(Bucket& bucket) noexcept;
+  void grow_slow() noexcept;
+  void grow_if_crowded() noexcept {
+    if (is_crowded_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: a hint
+      grow_slow();
+  }
+
+  MatchMessage* insert_receive_exact(Bucket& bucket, MatchReceive& receive,
+                                     std::uint64_t word) noexcept;
+  MatchMessage* insert_receive_ordered(MatchReceive& receive, std::uint64_t word) noexcept;
   /// @param waits  queued if unmatched; null: no message waits
   MatchReceive* match(const MatchKey& key, MatchMessage* waits) noexcept;
-  template <class Is>
-  MatchReceive* take_receive_if(Sweep& sweep, Is is) noexcept;
+  MatchMessage* insert_receive_by_mode(MatchReceive& receive) noexcept;
+  MatchReceive* match_by_mode(const MatchKey& key, std::uint64_t word,
+                              MatchMessage* waits) noexcept;
+  MatchReceive* match_exact(Bucket& bucket, std::uint64_t word, MatchMessage* waits) noexcept;
   MatchReceive* match_ordered(const MatchKey& key, MatchMessage* waits) noexcept;
   void take_ordered(MatchMessage& message) noexcept;
+  void wait_ordered(MatchMessage& message) noexcept;
+  /// Calls visit(Bucket&, MatchLink**) of the first queue that is(word), from the sweep's bucket
+  /// on; null: there is none.
+  template <class Is, class Visit>
+  auto sweep_for(Sweep& sweep, Is is, Visit&& visit) noexcept;
+  template <class Is>
+  MatchReceive* take_receive_if(Sweep& sweep, Is is) noexcept;
 
   // A thread that is the engine's only user takes no lock.
   alignas(kLineBytes) vci::Bias bias_;
 
   // Read by all threads.
   alignas(kLineBytes) const Kind kind_;
-  const std::uint32_t bucket_bits_;
-  std::atomic<std::uint32_t> longest_chain_{0};  // seldom written
-  const std::unique_ptr<Bucket[]> buckets_;
+  std::atomic<bool> is_ordered_;         // changes once, with all locks held
+  std::atomic<bool> is_crowded_{false};  // a lazy engine should grow
+  // Keys in one bucket at most, and from how many on that is noted. Seldom written
+  std::atomic<std::uint32_t> longest_chain_{0}, noted_chain_{0};
+  std::atomic<std::uint32_t> crowded_chain_;  // keys of a bucket from which on it is crowded
+  std::atomic<Table> table_;
 
-  // Of an ordered engine: the lock, and the members that it guards.
+  // The ordered lock, and the members that it guards.
   alignas(kLineBytes) SpinLock lock_;
   std::uint64_t sequence_ = 0;                             // of the next receive that waits
   std::array<std::uint32_t, kMatchPolicyCount> posted_{};  // waiting receives, by policy
+  Buckets buckets_;
+  std::unique_ptr<Outgrown> outgrown_;
 
   alignas(kLineBytes) std::atomic<std::uint64_t> cancelled_{0};
   std::atomic<std::uint64_t> orphaned_{0};

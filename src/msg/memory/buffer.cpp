@@ -5,17 +5,13 @@
 
 namespace larklane::msg {
 
-namespace {
-
-std::byte* of_heap(std::uint64_t bytes) noexcept {
+std::byte* take_heap_buffer(std::uint64_t bytes) noexcept {
   if (bytes > SIZE_MAX / 2) return nullptr;
   const std::size_t whole = (sizeof(Node) + bytes + alignof(Node) - 1) / alignof(Node);
   void* const memory = std::aligned_alloc(alignof(Node), whole * alignof(Node));
   if (memory == nullptr) return nullptr;
   return reinterpret_cast<std::byte*>(new (memory) Node + 1);
 }
-
-}  // namespace
 
 void give_back_buffer(void* bytes) noexcept {
   if (bytes == nullptr) return;
@@ -55,7 +51,7 @@ std::byte* LongBufferPool::take(std::uint64_t bytes) noexcept {
   } else if (bytes <= kLongBytes) {
     if (Long* const kept = long_.get()) return kept->bytes;
   }
-  return of_heap(bytes);
+  return take_heap_buffer(bytes);
 }
 
 }  // namespace larklane::msg

@@ -20,6 +20,8 @@ struct SizedBuffer : Node {
   std::byte bytes[kBytes];
 };
 
+/// A buffer from the heap. Null: memory ran out. Thread-safe.
+std::byte* take_heap_buffer(std::uint64_t bytes) noexcept;
 /// Returns bytes of a take() to their pool or the heap. Null is legal. Thread-safe.
 void give_back_buffer(void* bytes) noexcept;
 

@@ -15,7 +15,7 @@ bool is_asking(const Operation& operation) noexcept {
 
 bool Awaited::grow_locked() noexcept {
   constexpr std::uint32_t kFirst = 64;
-  const std::uint32_t size = std::min({std::max(2 * size_, kFirst), most_, kPlaceMask});
+  const std::uint32_t size = std::min(std::max(2 * size_, kFirst), kPlaceMask);
   if (size == size_) return false;
   std::unique_ptr<Place[]> places(new (std::nothrow) Place[size]);
   if (places == nullptr) return false;
@@ -29,6 +29,7 @@ bool Awaited::grow_locked() noexcept {
 
 std::uint32_t Awaited::add(Operation& operation, std::uint32_t places) noexcept {
   const SpinGuard guard(lock_);
+  if (count_ >= most_ && !is_ordinary(operation.header)) return 0;
   if ((free_ == 0 && !grow_locked()) || free_ > places) return 0;
   const std::uint32_t number = free_;
   Place& place = places_[number - 1];

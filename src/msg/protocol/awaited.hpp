@@ -18,6 +18,7 @@ namespace larklane::msg {
 // 2. Each added operation is taken out once.
 class Awaited {
  public:
+  /// @param most  operations; sends of ordinary messages have no limit but that of the numbers
   explicit Awaited(std::uint32_t most) noexcept : most_(most) {}
 
   /// From now on an answer or a failure may finish the operation. The caller owns it again if

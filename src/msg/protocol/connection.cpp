@@ -40,15 +40,20 @@ Operation* Connection::begin_operation(UserBytes user, std::uint32_t tag,
   Operation* const operation =
       lane_.take(options.completion == nullptr ? nullptr : options.completion->inside());
   if (operation == nullptr) return nullptr;
-  operation->connection = this;
-  operation->completion = completion_of(tag, user.start, user.bytes);
-  operation->completion.user_context = options.user_context;
-  operation->local = user.start;
-  operation->local_bytes = user.bytes;
-  operation->payload = {};
-  operation->small_bytes = 0;
-  operation->then = Operation::Then::finish;
+  set_up(*operation, user, tag, options.user_context);
   return operation;
+}
+
+inline void Connection::set_up(Operation& operation, UserBytes user, std::uint32_t tag,
+                               void* context) noexcept {
+  operation.connection = this;
+  operation.completion = completion_of(tag, user.start, user.bytes);
+  operation.completion.user_context = context;
+  operation.local = user.start;
+  operation.local_bytes = user.bytes;
+  operation.payload = {};
+  operation.small_bytes = 0;
+  operation.then = Operation::Then::finish;
 }
 
 void Connection::take_back(Operation& operation) noexcept {
@@ -121,18 +126,23 @@ Result<Post> Connection::post_bytes(const PacketHeader& header, std::span<const 
 Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, std::uint32_t tag,
                                     const PostOptions& options) noexcept {
   Operation* const operation = begin_operation(user, tag, options);
-  if (operation == nullptr) return Post::retry;
-  net::Transfer& place = operation->work.transfer;  // for on_ask()
-  operation->header = header;
-  if (!offer_copy(*operation, place)) {
+  return operation == nullptr ? Post::retry : post_offer(header, *operation, options);
+}
+
+/// Offers the operation's memory.
+Result<Post> Connection::post_offer(const PacketHeader& header, Operation& operation,
+                                    const PostOptions& options) noexcept {
+  net::Transfer& place = operation.work.transfer;  // for on_ask()
+  operation.header = header;
+  if (!offer_copy(operation, place)) {
     const std::uint64_t before = lane_.engine().registrations();
-    if (const Status status = prepare_local(*operation, options, place, true); !status.ok())
-      return unprepared(*operation, status, before);
-    operation->region = options.region;
+    if (const Status status = prepare_local(operation, options, place, true); !status.ok())
+      return unprepared(operation, status, before);
+    operation.region = options.region;
   }
-  operation->set_small(Offered{user.bytes, remote_of(*operation, place)});
-  operation->then = Operation::Then::await;
-  return post_record(*operation, options);
+  operation.set_small(Offered{operation.local_bytes, remote_of(operation, place)});
+  operation.then = Operation::Then::await;
+  return post_record(operation, options);
 }
 
 bool Connection::offer_copy(Operation& operation, net::Transfer& place) noexcept {
@@ -295,6 +305,7 @@ void Connection::record_is_out(Operation& operation, Status status) noexcept {
   if (operation.then != Operation::Then::finish_anyway && operation.completion.status.ok())
     set_status(operation, status);
   release_memory(operation, operation.completion.status);
+  if (operation.then == Operation::Then::finish_copy) give_back_buffer(operation.local);
   lane_.finish(operation);
 }
 
@@ -380,6 +391,10 @@ Result<bool> Connection::on_packet(PacketLink& link, const PacketHeader& header,
         return on_copy(link, header, payload);
       case RecordKind::copied:
         return on_copied(link, header);
+      case RecordKind::ordinary_send:
+        return on_ordinary_send(header, payload);
+      case RecordKind::ordinary:
+        return on_ordinary(link, header, payload);
     }
     return Errc::kProtocol;
   };

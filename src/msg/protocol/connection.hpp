@@ -8,27 +8,24 @@
 #include <cstdint>
 #include <span>
 
+#include "base/context_id.hpp"
 #include "base/spin_lock.hpp"
 #include "base/status.hpp"
 #include "base/thread_safety.hpp"
 #include "larklane/context.hpp"
 #include "larklane/message.hpp"
 #include "msg/packet/packet_link.hpp"
+#include "msg/protocol/link_numbers.hpp"
 #include "msg/protocol/mapped_regions.hpp"
 #include "msg/protocol/message_lane.hpp"
 #include "msg/protocol/operation.hpp"
+#include "msg/protocol/user_bytes.hpp"
 #include "msg/protocol/wire.hpp"
 
 namespace larklane::msg {
 
+class Communicator;
 struct LocalRegion;
-
-/// Bytes that a post names.
-struct UserBytes {
-  std::byte* start;
-  std::uint64_t bytes;
-  std::span<const std::byte> span() const noexcept { return {start, bytes}; }
-};
 
 /// As UserBytes, in several buffers.
 struct UserBuffers {
@@ -55,7 +52,7 @@ Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t
 class Connection final : public PacketListener {
  public:
   Connection(MessageLane& lane, int rank) noexcept : lane_(lane), rank_(rank) {}
-  ~Connection() override { delete mapped_.load(std::memory_order_relaxed); }  // no thread posts
+  ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -87,6 +84,31 @@ class Connection final : public PacketListener {
   Result<Post> accumulate(const RemoteRegion& region, std::uint64_t offset, const double* values,
                           std::uint32_t count, const PostOptions& options);
 
+  // Posts of ordinary messages. They never return retry: a record waits in the backlog. The result
+  // is null: complete; else the operation that its owner polls. `number`: the communicator's here.
+  /// A copy of the bytes waits.
+  Result<Operation*> send(std::uint32_t number, std::uint32_t tag, UserBytes from) noexcept;
+  Result<Operation*> send_synchronous(std::uint32_t number, std::uint32_t tag,
+                                      UserBytes from) noexcept;
+  Result<Operation*> offer(std::uint32_t number, std::uint32_t tag, UserBytes from) noexcept;
+  /// Announces a communicator to the peer. @return its number on this link
+  Result<std::uint32_t> announce(const ContextId& id, std::uint32_t own_rank) noexcept;
+  /// No more records with the number follow.
+  void mark_end(std::uint32_t number) noexcept;
+
+  /// A message's bytes into its receive, and its description.
+  static void copy_to(Operation& receive, const MatchKey& message,
+                      std::span<const std::byte> bytes) noexcept;
+  static Operation& whole_of(MatchMessage& message) noexcept;
+  static Operation& whole_of(MatchReceive& receive) noexcept;
+  /// Frees a message that matches no receive.
+  static void drop(Operation& message) noexcept;
+  /// The message's bytes into the receive; ends the message. False: the caller finishes the
+  /// receive. True: the bytes are being fetched. @pre both are the caller's alone
+  static bool hand_over(Operation& receive, Operation& message) noexcept;
+  /// The same for a synchronous message; finishes the receive.
+  static void meet_synchronous(Operation& receive, Operation& message) noexcept;
+
   /// A matched receive fetches the offered bytes. By any thread.
   void begin_fetch(Operation& receive, const MatchKey& message, const Offer& offer,
                    std::uint32_t there) noexcept;
@@ -110,6 +132,13 @@ class Connection final : public PacketListener {
   /// The common start of most posts. Null: no operation is free.
   Operation* begin_operation(UserBytes user, std::uint32_t tag,
                              const PostOptions& options) noexcept;
+  void set_up(Operation& operation, UserBytes user, std::uint32_t tag, void* context) noexcept;
+  Operation* begin_pending(UserBytes from, std::uint32_t tag) noexcept;
+  Operation* begin_record(const PacketHeader& header) noexcept;
+  Result<Operation*> keep_back_slow(const PacketHeader& header, UserBytes from) noexcept;
+  static PostOptions queued() noexcept;
+  static Result<Operation*> posted(Operation& operation, Result<Post> answer) noexcept;
+  void tell_matched(Operation& message) noexcept;
   /// Undoes begin_operation().
   void take_back(Operation& operation) noexcept;
   /// Uses no operation if the post needs no completion.
@@ -117,6 +146,8 @@ class Connection final : public PacketListener {
                           UserBytes user, std::uint32_t tag, const PostOptions& options) noexcept;
   /// Offers the bytes to the peer, which fetches them.
   Result<Post> post_offer(const PacketHeader& header, UserBytes user, std::uint32_t tag,
+                          const PostOptions& options) noexcept;
+  Result<Post> post_offer(const PacketHeader& header, Operation& operation,
                           const PostOptions& options) noexcept;
   /// The same two, of several buffers.
   Result<Post> post_buffers(const PacketHeader& header, UserBuffers user, std::uint32_t tag,
@@ -209,6 +240,21 @@ class Connection final : public PacketListener {
   Result<bool> on_copied(PacketLink& link, const PacketHeader& header) noexcept;
   Result<bool> on_answer(PacketLink& link, const PacketHeader& header,
                          std::span<const std::byte> payload) noexcept;
+  Result<bool> on_ordinary_send(const PacketHeader& header,
+                                std::span<const std::byte> payload) noexcept;
+  Result<bool> on_synchronous(const PeerNumbers::Named& named, const PacketHeader& header,
+                              std::span<const std::byte> payload) noexcept;
+  Result<bool> keep_locked(const PeerNumbers::Named& named, const MatchKey& key,
+                           std::uint32_t there, std::span<const std::byte> payload) noexcept;
+  Result<bool> insert_locked(Communicator& communicator, Operation& message, const MatchKey& key,
+                             std::uint64_t bytes) noexcept;
+  Result<bool> on_ordinary(PacketLink& link, const PacketHeader& header,
+                           std::span<const std::byte> payload) noexcept;
+  Result<bool> on_context(std::uint32_t number, std::uint32_t source,
+                          std::span<const std::byte> payload) noexcept;
+  Result<bool> on_ordinary_offer(std::uint32_t number, const PacketHeader& header,
+                                 std::span<const std::byte> payload) noexcept;
+  Result<bool> on_close(std::uint32_t number) noexcept;
   /// For a record that names no waiting operation: correct only if the link has failed.
   static Result<bool> unexpected(const PacketLink& link) noexcept;
   void end_awaited(Operation& operation, Status status) noexcept;
@@ -235,6 +281,7 @@ class Connection final : public PacketListener {
   PacketLink* held_link_ = nullptr;
   bool is_held_ = false, is_written_to_ = false;
   Connection* next_held_ = nullptr;
+  PeerNumbers peer_numbers_;
 
   alignas(vci::kOwnLineBytes) SpinLock backlog_lock_;
   Node* first_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
@@ -242,6 +289,7 @@ class Connection final : public PacketListener {
   /// Number of records that are not out, including the record of the current attempt.
   std::atomic<std::uint32_t> backlog_{0};
   Connection* next_backlog_ = nullptr;  // in the lane's list
+  OwnNumbers own_numbers_;
 };
 
 }  // namespace larklane::msg

@@ -75,7 +75,6 @@ Engine::~Engine() {
     }
 }
 
-/// Frees the messages without a receive, and finishes the receives without a message.
 void Engine::empty(MatchingEngine& space) noexcept {
   MatchingEngine::Sweep messages, receives;
   while (MatchMessage* const message = space.take_message(messages)) {
@@ -144,12 +143,11 @@ void Engine::leave(std::uint32_t index) noexcept {
   users_[index] -= users_[index] == kOwned ? kOwned : 1;
 }
 
-std::uint32_t Engine::progress(MessageLane& own) noexcept {
+std::uint32_t Engine::poll(MessageLane& own) noexcept {
   thread_local constinit Others others;
   using Progress = vci::Switches::Progress;
   if (vci::switches.progress == Progress::all_lanes) return progress_all();
   own.attend();
-  own.give_way();
   const std::uint32_t found = own.progress();
   if (vci::switches.progress == Progress::own_lane) return found;
   if (!others.turns.add(found != 0)) [[likely]]
@@ -181,6 +179,16 @@ std::uint32_t Engine::progress(MessageLane& own) noexcept {
   }
   others.turns.pause(others.strays != 0, found_on_strays != 0, most);
   return found;
+}
+
+std::uint32_t Engine::try_progress(std::uint32_t records_max, std::uint64_t bytes_max) noexcept {
+  const std::uint64_t most = std::min<std::uint64_t>(records_max, bytes_max / record_bytes_max_);
+  std::uint32_t served = 0;
+  for (std::uint32_t index = 0; index < pool_.count_max(); ++index)
+    // acquire: pairs with lane_of()'s release.
+    if (MessageLane* const lane = made_[index].load(std::memory_order_acquire))
+      served += lane->try_progress(static_cast<std::uint32_t>(std::max<std::uint64_t>(most, 1)));
+  return served;
 }
 
 std::uint32_t Engine::progress_all() noexcept {
@@ -252,6 +260,11 @@ void Engine::for_each_connection(Visit&& visit) const {
   }
 }
 
+Result<Communicator*> Engine::open(const ContextId& id, std::span<const int> members, int own_rank,
+                                   const Hints& hints) noexcept {
+  return communicators_.open(id, members, own_rank, hints);
+}
+
 bool Engine::is_quiet() const noexcept {
   bool is_quiet = true;
   for_each_connection([&](Connection& connection) { is_quiet &= connection.is_quiet(); });
@@ -282,6 +295,7 @@ void Engine::lose(int rank, Status status) noexcept {
     // release: of the reason; pairs with is_lost(). Before the search: see
     // docs/design/protocols/matching.md.
     peer->is_lost.store(true, std::memory_order_release);
+    has_lost_.store(true, std::memory_order_release);  // the same, for all ranks
   }
   for (auto& of_kind : spaces_)
     for (const auto& made : of_kind) {
@@ -295,9 +309,10 @@ void Engine::lose(int rank, Status status) noexcept {
         operation.lane->finish(operation, status);
       }
     }
+  communicators_.lose(rank, status);
 }
 
-bool Engine::is_lost(int rank) const noexcept {
+[[gnu::noinline]] bool Engine::is_lost_slow(int rank) const noexcept {
   const Peer* const peer = find_peer(rank);
   return peer != nullptr && peer->is_lost.load(std::memory_order_acquire);  // pairs with lose()
 }
@@ -364,7 +379,7 @@ Result<LocalRegion*> Engine::add_region(std::unique_ptr<net::Memory> memory, std
 void Engine::remove_region(LocalRegion& region) noexcept {
   const std::unique_ptr<LocalRegion> owned(&region);
   regions_[region.number & kRegionMask].store(nullptr, std::memory_order_relaxed);  // locks follow
-  pool_.for_each([](vci::Vci& vci) { vci.exclusively([] {}); });
+  with_each_lane_idle();
 }
 
 std::byte* Engine::find(std::uint32_t number, std::uint64_t offset,

@@ -14,6 +14,7 @@
 #include "larklane/context.hpp"
 #include "msg/completion/completion_domain.hpp"
 #include "msg/match/match.hpp"
+#include "msg/protocol/communicators.hpp"
 #include "msg/protocol/connection.hpp"
 #include "msg/protocol/message_lane.hpp"
 #include "msg/protocol/wire.hpp"
@@ -98,7 +99,13 @@ class Engine final : private vci::VciPool::Receivers {
     MessageLane* const first = made_[0].load(std::memory_order_acquire);
     return first == nullptr ? other : *first;
   }
-  std::uint32_t progress(MessageLane& own) noexcept;
+  /// By a waiting thread: it may back off first.
+  std::uint32_t progress(MessageLane& own) noexcept {
+    own.give_way();
+    return poll(own);
+  }
+  /// The same, without backing off.
+  std::uint32_t poll(MessageLane& own) noexcept;
   std::uint32_t progress_all() noexcept;
 
   /// The connection from `lane` to `rank`, made and wanted on first use. Null: memory ran out.
@@ -119,7 +126,10 @@ class Engine final : private vci::VciPool::Receivers {
   std::uint32_t held_packet_count() const noexcept;
   /// Nothing more arrives from `rank`.
   void lose(int rank, Status status) noexcept;
-  bool is_lost(int rank) const noexcept;
+  bool is_lost(int rank) const noexcept {
+    // acquire: pairs with lose()'s release.
+    return has_lost_.load(std::memory_order_acquire) && is_lost_slow(rank);
+  }
   Status why_lost(int rank) const noexcept;
 
   /// Null: memory ran out.
@@ -129,6 +139,27 @@ class Engine final : private vci::VciPool::Receivers {
         spaces_[space.is_ordered][space.number].load(std::memory_order_acquire);
     return made != nullptr ? made : make_space_slow(space);
   }
+
+  /// The communicator `id`, for ordinary messages. It may have messages already, of members that
+  /// were faster. Call it within the Creation, of each new communicator, before the program sees
+  /// it.
+  /// @param members  ranks in this engine, by rank in the communicator; of an intercommunicator the
+  ///   remote group's. Copied
+  /// @param own_rank  in the communicator; of an intercommunicator in the local group
+  /// @errors kNoMemory; kAlreadyActive: it is open
+  Result<Communicator*> open(const ContextId& id, std::span<const int> members, int own_rank,
+                             const Hints& hints) noexcept;
+  /// For a progress hook inside the MPI: a turn of each lane with a free lock, up to about these
+  /// limits. Runs no handler of the program. @return records and completions served
+  std::uint32_t try_progress(std::uint32_t records_max, std::uint64_t bytes_max) noexcept;
+  Communicators& communicators() noexcept { return communicators_; }
+  std::uint32_t lane_count_max() const noexcept { return pool_.count_max(); }
+  /// Takes each lane's lock once: returns when no callback of before runs any more.
+  void with_each_lane_idle() noexcept {
+    pool_.for_each([](vci::Vci& vci) { vci.exclusively([] {}); });
+  }
+  /// Frees the messages without a receive, and finishes the receives without a message.
+  static void empty(MatchingEngine& space) noexcept;
 
   Result<LocalRegion*> add_region(void* start, std::uint64_t bytes) noexcept;
   /// A region of zeroed memory, which peers on this host map where the network has such memory.
@@ -184,6 +215,7 @@ class Engine final : private vci::VciPool::Receivers {
   bool is_owned(std::uint32_t index) noexcept;
   void leave(std::uint32_t index) noexcept;
   net::Receiver& of_lane(std::uint32_t index) override { return lanes_[index]->packets(); }
+  bool is_lost_slow(int rank) const noexcept;
   std::uint32_t progress_others_slow(const MessageLane& own, Others& others) noexcept;
   Peer* find_peer(int rank) const noexcept {
     const auto at = static_cast<std::uint32_t>(rank);
@@ -203,7 +235,6 @@ class Engine final : private vci::VciPool::Receivers {
   Peer* make_peer_locked(int rank) noexcept;
   Connection* make_connection_slow(int rank, std::uint32_t number, bool is_wanted) noexcept;
   MatchingEngine* make_space_slow(MatchSpace space) noexcept;
-  static void empty(MatchingEngine& space) noexcept;
 
   net::Fabric& fabric_;
   CompletionDomain& domain_;
@@ -213,6 +244,7 @@ class Engine final : private vci::VciPool::Receivers {
   const std::uint32_t eager_bytes_max_;
   const std::uint32_t small_bytes_max_;
   const bool asks_for_writes_;
+  std::atomic<bool> has_lost_{false};  // a rank is lost
   const std::unique_ptr<std::atomic<Page*>[]> pages_;
   std::array<std::array<std::atomic<MatchingEngine*>, kSpaces>, 2> spaces_{};
 
@@ -232,6 +264,7 @@ class Engine final : private vci::VciPool::Receivers {
     SpinLock lock;
   };
   std::array<StripeLock, kStripeLocks> stripe_locks_;
+  Communicators communicators_{*this};  // ends before the lanes
   const Maker maker_{};
 };
 

@@ -22,7 +22,7 @@ std::uint64_t bounce_bytes_max(const MessageLane::Options& options, const net::L
 MessageLane::MessageLane(Engine& engine, std::uint32_t index, const Options& options,
                          std::unique_ptr<PacketLane> packets, std::unique_ptr<Ledger> ledger,
                          Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers,
-                         LongBufferPool long_buffers) noexcept
+                         LongBufferPool long_buffers, Ordinary ordinary) noexcept
     : engine_(engine),
       index_(index),
       packets_(std::move(packets)),
@@ -32,6 +32,7 @@ MessageLane::MessageLane(Engine& engine, std::uint32_t index, const Options& opt
       arrivals_(std::move(arrivals)),
       buffers_(std::move(buffers)),
       long_buffers_(std::move(long_buffers)),
+      ordinary_(std::move(ordinary)),
       pool_(std::move(pool)) {}
 
 Result<std::unique_ptr<MessageLane>> MessageLane::create(Engine& engine, std::uint32_t index,
@@ -53,10 +54,12 @@ Result<std::unique_ptr<MessageLane>> MessageLane::create(Engine& engine, std::ui
   if (!buffers) return buffers.error();
   auto long_buffers = LongBufferPool::create();
   if (!long_buffers) return long_buffers.error();
+  auto ordinary = Ordinary::create();
+  if (!ordinary) return ordinary.error();
   std::unique_ptr<MessageLane> lane(new (std::nothrow) MessageLane(
       engine, index, options, std::move(packets).value(), std::move(ledger).value(),
       std::move(pool).value(), std::move(arrivals).value(), std::move(buffers).value(),
-      std::move(long_buffers).value()));
+      std::move(long_buffers).value(), std::move(ordinary).value()));
   if (lane == nullptr) return Errc::kNoMemory;
   return lane;
 }
@@ -67,14 +70,44 @@ MessageLane::~MessageLane() {
   give_back_buffer(buffer_);
 }
 
+Result<MessageLane::Ordinary> MessageLane::Ordinary::create() noexcept {
+  auto pendings = Pool<Operation>::create(UINT32_MAX);
+  if (!pendings) return pendings.error();
+  auto kept = Pool<Operation>::create(UINT32_MAX);
+  if (!kept) return kept.error();
+  auto buffers = BufferPool::create(UINT32_MAX);
+  if (!buffers) return buffers.error();
+  return Ordinary{std::move(pendings).value(), std::move(kept).value(), std::move(buffers).value()};
+}
+
+/// @param pool  (MessageLane&): the lane's pool
+template <class PoolOf>
+inline Operation* MessageLane::take_of(PoolOf&& pool, Object* object) noexcept {
+  MessageLane& of_pool = vci::switches.has_own_requests ? *this : engine_.first_lane(*this);
+  const vci::BiasedGuard guard(of_pool.pool_bias_, of_pool.pool_lock_);
+  Operation* const operation = pool(of_pool).get();
+  if (operation != nullptr && object != nullptr) ledger_->post(*object);
+  return operation;
+}
+
+Operation* MessageLane::take_pending(Object* object) noexcept {
+  Operation* const operation = take_of(
+      [](MessageLane& lane) -> Pool<Operation>& { return lane.ordinary_.pendings; }, object);
+  if (operation == nullptr) [[unlikely]]
+    return nullptr;
+  prepare(*operation, *this);
+  operation->object = object;
+  operation->communicator = nullptr;
+  operation->is_cancelled = false;
+  // relaxed, both: the owner publishes the operation
+  operation->is_over.store(false, std::memory_order_relaxed);
+  operation->is_posted.store(false, std::memory_order_relaxed);
+  return operation;
+}
+
 Operation* MessageLane::take(Object* object) noexcept {
-  Operation* operation = nullptr;
-  {
-    MessageLane& of_pool = vci::switches.has_own_requests ? *this : engine_.first_lane(*this);
-    const vci::BiasedGuard guard(of_pool.pool_bias_, of_pool.pool_lock_);
-    operation = of_pool.pool_.get();
-    if (operation != nullptr && object != nullptr) ledger_->post(*object);
-  }
+  Operation* const operation =
+      take_of([](MessageLane& lane) -> Pool<Operation>& { return lane.pool_; }, object);
   if (operation == nullptr) [[unlikely]] {
     note(no_operation_);
     return nullptr;
@@ -159,6 +192,15 @@ std::uint32_t MessageLane::progress() noexcept {
   return served;
 }
 
+std::uint32_t MessageLane::try_progress(std::uint32_t most) noexcept {
+  if (vci().is_anothers()) return 0;
+  const std::uint32_t served = vci().progress(most);
+  // relaxed: as in progress()
+  if (has_backlog_.load(std::memory_order_relaxed)) send_backlog_slow();
+  if (has_held_.load(std::memory_order_relaxed)) resume_held_slow();
+  return served;
+}
+
 bool MessageLane::make_room_locked(std::uint32_t bytes) noexcept {
   if (arrival_ == nullptr) {
     arrival_ = arrivals_.get();
@@ -173,6 +215,23 @@ bool MessageLane::make_room_locked(std::uint32_t bytes) noexcept {
     return true;
   note(held_count_);
   return false;
+}
+
+Operation* MessageLane::keep_locked(std::uint64_t bytes) noexcept {
+  Operation* const operation = ordinary_.kept.get();
+  if (operation == nullptr) return nullptr;
+  prepare(*operation, *this);
+  operation->object = nullptr;
+  operation->local_bytes = bytes;
+  operation->local = nullptr;
+  if (bytes == 0) return operation;
+  operation->local =
+      bytes <= BufferPool::kMiddleBytes
+          ? ordinary_.buffers.take(BufferPool::size_of(static_cast<std::uint32_t>(bytes)))
+          : take_heap_buffer(bytes);
+  if (operation->local != nullptr) return operation;
+  ordinary_.kept.put(*operation);
+  return nullptr;
 }
 
 void MessageLane::put_arrival_locked(Operation& operation) noexcept {

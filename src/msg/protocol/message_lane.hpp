@@ -71,6 +71,9 @@ class MessageLane final {
   /// A turn of the lane and its follow-up work, even if another thread owns the lane. @return as
   /// Vci::progress()
   std::uint32_t progress() noexcept;
+  /// For a progress hook: a turn with at most `most` records of each ring, if the lock is free.
+  /// Runs no handlers.
+  std::uint32_t try_progress(std::uint32_t most) noexcept;
   /// By a thread that uses this lane as its own. relaxed, here and below: a hint.
   void attend() noexcept {
     if (!is_attended_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -99,6 +102,8 @@ class MessageLane final {
 
   /// An operation that will signal `object`, if any. Null: all are in use (counted).
   Operation* take(Object* object) noexcept;
+  /// The same for ordinary messages, without a limit. Null: memory ran out.
+  Operation* take_pending(Object* object) noexcept;
   void give_back(Operation& operation) noexcept { operation.home->give_back(operation); }
   /// Passes the operation's completion to its object, if any. @pre the operation is over
   void finish(Operation& operation) noexcept;
@@ -124,6 +129,9 @@ class MessageLane final {
   std::byte* take_long_buffer_locked(std::uint64_t bytes) noexcept {
     return long_buffers_.take(bytes);
   }
+  /// For an ordinary message, without a limit: an operation with `bytes` of room in `local`.
+  /// Null: memory ran out.
+  Operation* keep_locked(std::uint64_t bytes) noexcept;
   /// `connection` has put off a record.
   void hold_locked(Connection& connection) noexcept;
   void note_lost_locked() noexcept { note(lost_); }
@@ -138,11 +146,22 @@ class MessageLane final {
   MessageCounts counts() const noexcept;
 
  private:
+  /// Memory of ordinary messages: pools without a limit.
+  struct Ordinary {
+    static Result<Ordinary> create() noexcept;
+    Pool<Operation> pendings;  // guarded by pool_lock_
+    // With the lane's lock held.
+    Pool<Operation> kept;
+    BufferPool buffers;
+  };
+
   MessageLane(Engine& engine, std::uint32_t index, const Options& options,
               std::unique_ptr<PacketLane> packets, std::unique_ptr<Ledger> ledger,
               Pool<Operation> pool, Pool<Operation> arrivals, BufferPool buffers,
-              LongBufferPool long_buffers) noexcept;
+              LongBufferPool long_buffers, Ordinary ordinary) noexcept;
 
+  template <class PoolOf>
+  Operation* take_of(PoolOf&& pool, Object* object) noexcept;
   void look_away() noexcept;
   enum class Held : bool { nothing, lane_lock };
   void conclude(Operation& operation, Held held) noexcept;
@@ -166,6 +185,7 @@ class MessageLane final {
   Pool<Operation> arrivals_;
   BufferPool buffers_;
   LongBufferPool long_buffers_;
+  Ordinary ordinary_;
   Operation* arrival_ = nullptr;
   ReturningNodes heard_;  // finished receives, until the batch of arrivals ends
   static constexpr std::uint32_t kHeardMost = 64;  // nodes in it

@@ -20,6 +20,7 @@
 
 namespace larklane::msg {
 
+class Communicator;
 class Connection;
 class MessageLane;
 class Packet;
@@ -43,6 +44,7 @@ struct Operation : Node {
     transfer,       ///< no record: posts `work`
     gather,         ///< finish: its payload lies in `buffers`
     post_packet,    ///< finish: its payload lies in `packet`
+    finish_copy,    ///< finish: its payload is a buffer of the library, `local`
   };
 
   Object* object = nullptr;  ///< null: no object to signal
@@ -74,6 +76,12 @@ struct Operation : Node {
   bool is_bounced = false;          ///< `registered` is a bounce buffer's
   bool is_lent = false;             ///< `registered` is lent to the peer, which copies
   bool is_dynamic = false;          ///< `local` is a buffer of the library, for an active message
+
+  // Of an ordinary message's pending operation.
+  bool is_cancelled = false;
+  std::atomic<bool> is_over{false};    ///< release: of the outcome; pairs with is_done()
+  std::atomic<bool> is_posted{false};  ///< it waits in the engine of `communicator`
+  Communicator* communicator = nullptr;
 
   PartOf<MatchMessage> message;
   /// Of a message: its receive and its bytes meet here, and the later of the two completes the

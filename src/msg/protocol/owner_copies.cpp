@@ -105,9 +105,7 @@ std::byte* Connection::find_ordered(CopyWord what, std::uint32_t number,
                                     const CopyOrder& order) noexcept {
   if (!what.is_offer) return lane_.engine().find(number, order.offset, order.bytes);
   const Operation* const offered = lane_.awaited().find(number, *this);
-  const bool is_offered = offered != nullptr && (is_kind(offered->header, RecordKind::send_offer) ||
-                                                 is_kind(offered->header, RecordKind::am_offer));
-  if (!is_offered) return nullptr;
+  if (offered == nullptr || !is_offer(offered->header)) return nullptr;
   if (offered->payload.empty()) {
     const net::Transfer& place = offered->work.transfer;  // of the only one that is not empty
     const bool is_within = order.offset <= place.bytes && order.bytes <= place.bytes - order.offset;

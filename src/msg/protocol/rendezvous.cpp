@@ -88,9 +88,8 @@ void Connection::ask(Operation& operation, const net::Transfer& place) noexcept 
   if (!asked || !immediate) return Errc::kProtocol;
   Operation* const operation = lane_.awaited().take(asked->offer, *this);
   if (operation == nullptr) return unexpected(link);
-  const bool is_offer = is_kind(operation->header, RecordKind::send_offer) ||
-                        is_kind(operation->header, RecordKind::am_offer);
-  if (!is_offer || !operation->payload.empty()) {  // an offer of several pieces can't be asked for
+  if (!is_offer(operation->header) ||
+      !operation->payload.empty()) {  // an offer of several pieces can't be asked for
     end_awaited(*operation, Errc::kProtocol);
     return Errc::kProtocol;
   }

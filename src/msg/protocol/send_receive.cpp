@@ -11,13 +11,6 @@
 namespace larklane::msg {
 namespace {
 
-Operation& whole_of(MatchReceive& receive) noexcept {
-  return *static_cast<PartOf<MatchReceive>&>(receive).whole;
-}
-Operation& whole_of(MatchMessage& message) noexcept {
-  return *static_cast<PartOf<MatchMessage>&>(message).whole;
-}
-
 /// Sets the message's fields in the completion of `receive`.
 void describe(Operation& receive, const MatchKey& message, std::uint64_t bytes) noexcept {
   receive.completion.rank = static_cast<std::int32_t>(message.rank);
@@ -26,13 +19,32 @@ void describe(Operation& receive, const MatchKey& message, std::uint64_t bytes) 
   receive.completion.status = bytes > receive.local_bytes ? Status(Errc::kSizeMismatch) : Status();
 }
 
-void copy_to(Operation& receive, const MatchKey& message,
-             std::span<const std::byte> bytes) noexcept {
-  describe(receive, message, bytes.size());
+}  // namespace
+
+inline void Connection::copy_to(Operation& receive, const MatchKey& message,
+                                std::span<const std::byte> bytes) noexcept {
+  msg::describe(receive, message, bytes.size());
   if (receive.completion.status.ok()) copy_small(receive.local, bytes.data(), bytes.size());
 }
 
-}  // namespace
+Operation& Connection::whole_of(MatchReceive& receive) noexcept {
+  return *static_cast<PartOf<MatchReceive>&>(receive).whole;
+}
+Operation& Connection::whole_of(MatchMessage& message) noexcept {
+  return *static_cast<PartOf<MatchMessage>&>(message).whole;
+}
+
+[[gnu::noinline]] bool Connection::hand_over(Operation& receive, Operation& message) noexcept {
+  const bool is_fetched = message.is_offer;
+  if (is_fetched) {
+    message.connection->begin_fetch(receive, message.message.key(), message.offer, message.there);
+  } else {
+    copy_to(receive, message.message.key(), {message.local, message.local_bytes});
+    give_back_buffer(message.local);
+  }
+  message.lane->give_back(message);
+  return is_fetched;
+}
 
 MatchKey Connection::key_of(MatchWord match, std::uint32_t tag) const noexcept {
   return {static_cast<std::uint32_t>(rank_), tag, static_cast<MatchPolicy>(match.match)};
@@ -91,17 +103,15 @@ Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t
       lane.finish(*operation, engine.why_lost(rank));
     return Post::posted;
   }
-  Operation& message = whole_of(*matched);
+  Operation& message = Connection::whole_of(*matched);
   // acq_rel: of the receive; pairs with the exchange in wait(), of the bytes.
   if (message.met.exchange(operation, std::memory_order_acq_rel) != Operation::message_is_here())
     return Post::posted;
   if (message.is_offer) {
-    message.connection->begin_fetch(*operation, message.message.key(), message.offer,
-                                    message.there);
-    message.lane->give_back(message);
+    (void)Connection::hand_over(*operation, message);
     return Post::posted;
   }
-  copy_to(*operation, message.message.key(), {message.local, message.local_bytes});
+  Connection::copy_to(*operation, message.message.key(), {message.local, message.local_bytes});
   give_back_buffer(message.local);
   message.lane->give_back(message);
   if (done == nullptr || options.signals_always) {

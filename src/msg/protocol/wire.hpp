@@ -19,22 +19,24 @@
 namespace larklane::msg {
 
 enum class RecordKind : std::uint8_t {
-  send,          ///< MatchWord; tag; -; the bytes
-  send_offer,    ///< MatchWord; tag; operation there; Offered, up to kBuffersMax of them
-  am,            ///< completion; tag; -; the bytes
-  am_offer,      ///< completion; tag; operation there; as of send_offer
-  fetched,       ///< Errc; -; operation here: the result of fetching an offer
-  put,           ///< completion; tag; region; PutPlace, the bytes
-  signal,        ///< completion; tag; -; number of bytes
-  fetch_add,     ///< -; region; operation there; AtomicOrder
-  compare_swap,  ///< -; region; operation there; AtomicOrder
-  accumulate,    ///< -; region; operation there; offset, doubles
-  reply,         ///< Errc; -; operation here; former value of an atomic
-  ask,           ///< -; -; operation there; Asked: request to write an offer's bytes
-  copy,          ///< CopyWord; region or offer here; operation there; CopyOrder
-  copied,        ///< Errc; -; operation here: a copy is over
+  send,           ///< MatchWord; tag; -; the bytes
+  send_offer,     ///< MatchWord; tag; operation there; Offered, up to kBuffersMax of them
+  am,             ///< completion; tag; -; the bytes
+  am_offer,       ///< completion; tag; operation there; as of send_offer
+  fetched,        ///< Errc; -; operation here: the result of fetching an offer
+  put,            ///< completion; tag; region; PutPlace, the bytes
+  signal,         ///< completion; tag; -; number of bytes
+  fetch_add,      ///< -; region; operation there; AtomicOrder
+  compare_swap,   ///< -; region; operation there; AtomicOrder
+  accumulate,     ///< -; region; operation there; offset, doubles
+  reply,          ///< Errc; -; operation here; former value of an atomic
+  ask,            ///< -; -; operation there; Asked: request to write an offer's bytes
+  copy,           ///< CopyWord; region or offer here; operation there; CopyOrder
+  copied,         ///< Errc; -; operation here: a copy is over
+  ordinary_send,  ///< OrdinaryWord; tag; operation there if synchronous, else 0; the bytes
+  ordinary,       ///< OrdinaryWord: another record of a communicator
 };
-inline constexpr std::uint32_t kRecordKinds = 14;
+inline constexpr std::uint32_t kRecordKinds = 16;
 
 /// The first word: a kind, and 24 bits for its own use; small values if those are small.
 inline constexpr std::uint32_t kKindBits = 4, kKindMask = (1u << kKindBits) - 1;
@@ -67,6 +69,48 @@ struct MatchWord {
             {static_cast<std::uint8_t>(word >> 2 & (kSpaces - 1)), word >> 5 != 0}};
   }
 };
+
+/// Records of kind `ordinary`.
+enum class OrdinaryKind : std::uint8_t {
+  context,         ///< own rank; -; ContextId: from now on the number names that communicator
+  offer,           ///< tag; operation there; Offered
+  close,           ///< -; -: the sender has freed it; no more records with the number
+  retired,         ///< -; -: the number, of the other side, may name another one
+  native_payload,  ///< reserved: the MPI carries the payload
+};
+/// A communicator's number on the link, in a first word, beside the kind of record.
+struct OrdinaryWord {
+  static constexpr std::uint32_t kVariantBits = 3, kNumbersMax = 1u << 20;
+
+  std::uint32_t number;   ///< of the sender's numbers; of `retired` the receiver's
+  std::uint32_t variant;  ///< of ordinary: OrdinaryKind; of ordinary_send: 1 if synchronous
+
+  static constexpr std::uint32_t send(std::uint32_t number, bool is_synchronous) noexcept {
+    return first_word(RecordKind::ordinary_send, std::uint32_t{is_synchronous} | number << 1);
+  }
+  static constexpr std::uint32_t other(OrdinaryKind kind, std::uint32_t number) noexcept {
+    return first_word(RecordKind::ordinary,
+                      static_cast<std::uint32_t>(kind) | number << kVariantBits);
+  }
+  /// Of an ordinary_send.
+  static constexpr OrdinaryWord of_send(const PacketHeader& header) noexcept {
+    return {rest_of(header) >> 1, rest_of(header) & 1};
+  }
+  /// Of an ordinary.
+  static constexpr OrdinaryWord of_other(const PacketHeader& header) noexcept {
+    return {rest_of(header) >> kVariantBits, rest_of(header) & ((1u << kVariantBits) - 1)};
+  }
+};
+inline constexpr bool is_ordinary(const PacketHeader& header) noexcept {
+  return is_kind(header, RecordKind::ordinary_send) || is_kind(header, RecordKind::ordinary);
+}
+/// Is it a record that offers bytes?
+inline constexpr bool is_offer(const PacketHeader& header) noexcept {
+  return is_kind(header, RecordKind::send_offer) || is_kind(header, RecordKind::am_offer) ||
+         (is_kind(header, RecordKind::ordinary) &&
+          OrdinaryWord::of_other(header).variant ==
+              static_cast<std::uint32_t>(OrdinaryKind::offer));
+}
 
 /// Bytes at the sender, for the receiver to fetch.
 struct Offered {

@@ -1,0 +1,117 @@
+#include "mpi/p2p/ballot_lines.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "control/local/socket.hpp"
+#include "mpi/world/identity.hpp"
+
+namespace larklane::mpi::p2p {
+namespace {
+
+constexpr std::uint16_t kKinds = 4;
+
+/// By the kernel's list; without it, by connections.
+std::vector<bool> are_bound(const std::vector<control::Address>& addresses) {
+  if (auto bound = control::are_bound(addresses)) return std::move(*bound);
+  std::vector<bool> bound;
+  for (const control::Address& address : addresses)
+    bound.push_back(control::connect_to(address).has_value());
+  return bound;
+}
+
+}  // namespace
+
+control::Address ballot_address_of(const Member& member) { return address_of(member) + ".p2p"; }
+
+BallotLines::BallotLines(control::Plane& plane, const Job& job, int rank, int size,
+                         std::uint16_t first_kind)
+    : plane_(plane), job_(job), rank_(rank), size_(size), first_kind_(first_kind) {
+  std::vector<int> ranks;
+  if (rank != 0) ranks.push_back(0);
+  if (rank > Agreement::kChildren) ranks.push_back(Agreement::parent_of(rank));
+  for (int nth = 1; nth <= Agreement::kChildren; ++nth)
+    if (const int child = Agreement::kChildren * rank + nth; child < size) ranks.push_back(child);
+  std::vector<control::Address> addresses;
+  for (const int one : ranks) {
+    addresses.push_back(ballot_address_of(member(one)));
+    addresses.push_back(address_of(member(one)));
+  }
+  const std::vector<bool> bound = are_bound(addresses);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const Objection absence = bound[2 * i]       ? Objection::none
+                              : bound[2 * i + 1] ? Objection::without_p2p
+                                                 : Objection::without_larklane;
+    needed_.push_back({ranks[i], std::move(addresses[2 * i + 1]), absence});
+  }
+  // Now: after a no, lower ranks may end before this one looks for them.
+  speaks_ = rank == 0 || (absence(0) != Objection::none && is_lowest());
+}
+
+const BallotLines::Needed* BallotLines::find(int rank) const {
+  const auto found = std::ranges::find(needed_, rank, &Needed::rank);
+  return found == needed_.end() ? nullptr : &*found;
+}
+
+Objection BallotLines::absence(int rank) {
+  const Needed* const needed = find(rank);
+  return needed == nullptr ? Objection::without_larklane : needed->absence;
+}
+
+bool BallotLines::connect(int rank) {
+  const std::scoped_lock lock(mutex_);
+  control::Peer*& known = peers_[rank];
+  if (known != nullptr && !known->is_down()) return true;
+  const Needed* const needed = find(rank);
+  if (needed == nullptr || needed->absence != Objection::none) return false;
+  auto peer = plane_.connect(needed->address);
+  if (!peer) return false;
+  known = *peer;
+  return true;
+}
+
+void BallotLines::send(int to, BallotKind kind, const Ballot& ballot) {
+  const std::scoped_lock lock(mutex_);
+  const auto known = peers_.find(to);
+  if (known == peers_.end() || known->second == nullptr) return;
+  // on_ended() reports a connection that has ended.
+  (void)known->second->send(
+      static_cast<std::uint16_t>(first_kind_ + static_cast<std::uint16_t>(kind)),
+      std::as_bytes(std::span(&ballot, 1)));
+}
+
+std::optional<std::pair<BallotKind, Ballot>> BallotLines::read(control::Peer& from,
+                                                               const control::Record& record) {
+  Ballot ballot;
+  if (record.kind < first_kind_ || record.kind >= first_kind_ + kKinds ||
+      record.payload.size() != sizeof ballot)
+    return std::nullopt;
+  std::memcpy(&ballot, record.payload.data(), sizeof ballot);
+  if (ballot.from < 0 || ballot.from >= size_ || address_of(member(ballot.from)) != from.address())
+    return std::nullopt;
+  const std::scoped_lock lock(mutex_);
+  peers_[ballot.from] = &from;
+  return std::pair{static_cast<BallotKind>(record.kind - first_kind_), ballot};
+}
+
+std::optional<int> BallotLines::rank_at(const control::Address& address) const {
+  const auto found = std::ranges::find(needed_, address, &Needed::address);
+  return found == needed_.end() ? std::nullopt : std::optional(found->rank);
+}
+
+bool BallotLines::speaks(const Reason& reason) const {
+  const bool has_root_ended = reason.objection == Objection::ended && reason.rank == 0;
+  return speaks_ || (has_root_ended && is_lowest());
+}
+
+/// No lower rank takes part, by the kernel's list.
+bool BallotLines::is_lowest() const {
+  std::vector<control::Address> below;
+  for (int other = 0; other < rank_; ++other) below.push_back(ballot_address_of(member(other)));
+  const std::vector<bool> bound = are_bound(below);
+  return std::ranges::find(bound, true) == bound.end();
+}
+
+}  // namespace larklane::mpi::p2p

@@ -1,0 +1,74 @@
+#pragma once
+// Ordinary messages of the world: the decision in MPI_Init whether Larklane carries them, and their
+// end in MPI_Finalize. (docs/design/protocols/ordinary_messages.md)
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "control/plane/plane.hpp"
+#include "mpi/p2p/ballot_lines.hpp"
+#include "mpi/world/communicator.hpp"
+#include "msg/protocol/communicator.hpp"
+
+namespace larklane::mpi::p2p {
+
+namespace detail {
+extern std::atomic<bool> is_owned;
+}
+
+/// Larklane carries the ordinary messages of the world. relaxed: the program orders MPI_Init and
+/// its messages.
+inline bool is_owned() noexcept { return detail::is_owned.load(std::memory_order_relaxed); }
+
+/// The engine of the world's messages. @pre is_owned()
+msg::Engine& engine() noexcept;
+
+namespace detail {
+struct LastRecord {
+  std::uint64_t epoch = 0;
+  MPI_Comm comm{};
+  msg::Communicator* found = nullptr;
+};
+inline thread_local LastRecord last_record;
+msg::Communicator* record_slow(MPI_Comm comm) noexcept;
+}  // namespace detail
+
+/// The engine's communicator of a handle; null: its messages are the MPI's. @pre is_owned()
+inline msg::Communicator* record(MPI_Comm comm) noexcept {
+  const detail::LastRecord& last = detail::last_record;
+  // relaxed: see communicator_epoch
+  if (last.comm == comm && last.epoch == communicator_epoch.load(std::memory_order_relaxed))
+    return last.found;
+  return detail::record_slow(comm);
+}
+
+/// Around the MPI's constructor of a communicator, and the open() of its result. The result's
+/// messages are ours if the parent's are. Thread safety: single-owner.
+class Creation {
+ public:
+  /// @param parent  null: not recorded
+  explicit Creation(const Communicator* parent);
+  /// @param like  has the same members, and `made` answers no call of the MPI yet; null: ask the
+  ///   MPI
+  void open(Communicator& made, Communicator* like) const;
+
+ private:
+  std::optional<msg::Creation> creation_;
+};
+
+/// After the MPI's own initialisation, on the calling thread: decides with the other ranks. Does
+/// nothing without option `p2p`. Aborts the job if the decision can't be known.
+void opened();
+/// Before and after the MPI's own finalisation.
+void closing();
+void closed();
+
+/// For people: the carrier of ordinary messages, and the reason. Empty: option `p2p` is off.
+std::string ownership_text();
+
+/// Gets the plane's records that are not the partitioned engine's. Never destroyed.
+control::Handler& handler() noexcept;
+
+}  // namespace larklane::mpi::p2p

@@ -1,0 +1,253 @@
+// The program's calls on a communicator.
+
+#include "msg/protocol/communicator.hpp"
+
+#include <bit>
+#include <new>
+
+#include "msg/protocol/engine.hpp"
+
+namespace larklane::msg {
+namespace {
+
+constexpr std::uint32_t kFirstBuckets = 64;  // 4 KiB
+
+MatchPolicy policy_of(int from, std::int64_t tag) noexcept {
+  // Bit 0 leaves the tag out, bit 1 the rank
+  return static_cast<MatchPolicy>((tag == kAnyTag ? 1 : 0) | (from == kAnySource ? 2 : 0));
+}
+MatchKey key_of(int from, std::int64_t tag) noexcept {
+  return {from == kAnySource ? 0 : static_cast<std::uint32_t>(from),
+          tag == kAnyTag ? 0 : static_cast<std::uint32_t>(tag), policy_of(from, tag)};
+}
+
+}  // namespace
+
+Outcome outcome(const Pending& pending) noexcept {
+  const Completion& completion = pending.completion;
+  return {completion.status,
+          {completion.rank, static_cast<std::uint32_t>(completion.tag), completion.bytes},
+          pending.is_cancelled};
+}
+
+void release(Pending& pending) noexcept { pending.home->give_back(pending); }
+
+// --- its parts ----------------------------------------------------------------------------------
+
+Status Communicator::prepare(std::span<const int> members, int own_rank, const Hints& hints) {
+  const std::uint32_t lanes = engine_.lane_count_max();
+  // The identity is a hash
+  first_lane_ =
+      (hints.lane == Hints::kByIdentity ? static_cast<std::uint32_t>(id_.low >> 32) : hints.lane) %
+      lanes;
+  ways_count_ = hints.allow_lanes_by_tag() ? std::bit_floor(lanes) : 1;
+  ways_.reset(new std::atomic<Way*>[ways_count_] {});
+  members_.assign(members.begin(), members.end());
+  own_rank_ = own_rank;
+  return {};
+}
+
+Communicator::~Communicator() {
+  for (std::uint32_t index = 0; ways_ != nullptr && index < ways_count_; ++index)
+    delete ways_[index].load(std::memory_order_relaxed);  // no other thread is left
+  const std::unique_ptr<MatchingEngine> matching(matching_.load(std::memory_order_relaxed));
+  if (matching != nullptr) Engine::empty(*matching);
+}
+
+inline std::uint32_t Communicator::way_of(std::int64_t tag) const noexcept {
+  if (ways_count_ == 1 || tag == kAnyTag) return 0;
+  // Neighbours, and multiples of a power of two or ten, take different ways.
+  const auto bits = static_cast<std::uint32_t>(tag);
+  return (bits ^ bits >> 4 ^ bits >> 8) & (ways_count_ - 1);
+}
+
+[[gnu::noinline]] Communicator::Way* Communicator::make_way_slow(std::uint32_t index) noexcept {
+  auto lane = engine_.lane_of((first_lane_ + index) % engine_.lane_count_max());
+  if (!lane) return nullptr;
+  const std::scoped_lock lock(making_);
+  // relaxed: written under the mutex
+  if (Way* const made = ways_[index].load(std::memory_order_relaxed)) return made;
+  std::unique_ptr<Way> way(new (std::nothrow) Way{**lane, nullptr});
+  if (way == nullptr) return nullptr;
+  way->routes.reset(new (std::nothrow) Route[members_.size()]);
+  if (way->routes == nullptr) return nullptr;
+  ways_[index].store(way.get(), std::memory_order_release);  // pairs with find_way()
+  return way.release();
+}
+
+[[gnu::noinline]] MatchingEngine* Communicator::make_matching_slow() noexcept {
+  const std::scoped_lock lock(making_);
+  // relaxed: written under the mutex
+  if (MatchingEngine* const made = matching_.load(std::memory_order_relaxed)) return made;
+  auto made =
+      MatchingEngine::create({.kind = MatchingEngine::Kind::lazy, .bucket_count = kFirstBuckets});
+  if (!made) return nullptr;
+  matching_.store(made->get(), std::memory_order_release);  // pairs with matching()
+  return std::move(made).value().release();
+}
+
+/// Gives it a number on the link, and announces that before any other thread can use it.
+[[gnu::noinline]] Result<Connection*> Communicator::announce_slow(Way& way, int to) noexcept {
+  Connection* const connection =
+      engine_.connection(way.lane, members_[static_cast<std::size_t>(to)]);
+  if (connection == nullptr) return Errc::kNoMemory;
+  Route& route = way.routes[static_cast<std::size_t>(to)];
+  const std::scoped_lock lock(announcing_);
+  // relaxed: written under the mutex
+  if (Connection* const made = route.connection.load(std::memory_order_relaxed)) return made;
+  auto number = connection->announce(id_, static_cast<std::uint32_t>(own_rank_));
+  if (!number) return number.error();
+  route.number = *number;
+  // release: of the number; pairs with send(). The announcement is in the ring, or in the backlog.
+  route.connection.store(connection, std::memory_order_release);
+  return connection;
+}
+
+// --- sends --------------------------------------------------------------------------------------
+
+Result<Pending*> Communicator::send(int to, std::uint32_t tag, UserBytes from, Mode mode) noexcept {
+  Way* const way = find_way(way_of(tag));
+  if (way == nullptr) [[unlikely]]
+    return Errc::kNoMemory;
+  Route& route = way->routes[static_cast<std::size_t>(to)];
+  // acquire: pairs with announce_slow()'s release.
+  Connection* connection = route.connection.load(std::memory_order_acquire);
+  if (connection == nullptr) [[unlikely]] {
+    auto announced = announce_slow(*way, to);
+    if (!announced) return announced.error();
+    connection = *announced;
+  }
+  if (from.bytes > engine_.eager_bytes_max()) return connection->offer(route.number, tag, from);
+  if (mode == Mode::synchronous) return connection->send_synchronous(route.number, tag, from);
+  return connection->send(route.number, tag, from);
+}
+
+// --- receives -----------------------------------------------------------------------------------
+
+/// The message's bytes into the receive. @pre both are the caller's alone
+static void meet(Operation& receive, Operation& message) noexcept {
+  if (!message.is_offer && message.there != 0)
+    return Connection::meet_synchronous(receive, message);
+  if (!Connection::hand_over(receive, message)) receive.lane->finish(receive);
+}
+
+Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to) noexcept {
+  MatchingEngine* const matching = this->matching();
+  Way* const way = find_way(way_of(tag));
+  if (way == nullptr || matching == nullptr) [[unlikely]]
+    return Errc::kNoMemory;
+  const bool names_rank = from != kAnySource;
+  const int member = names_rank ? members_[static_cast<std::size_t>(from)] : -1;
+  // The connection reports the rank's death.
+  if (names_rank && engine_.connection(way->lane, member) == nullptr) return Errc::kNoMemory;
+  Operation* const operation = way->lane.take_pending(engine_.communicators().pendings());
+  if (operation == nullptr) return Errc::kNoMemory;
+  const MatchKey key = key_of(from, tag);
+  operation->completion = {};
+  operation->local = to.start;
+  operation->local_bytes = to.bytes;
+  operation->communicator = this;
+  operation->receive.rank = key.rank;
+  operation->receive.tag = key.tag;
+  operation->receive.policy = key.policy;
+  operation->is_posted.store(true, std::memory_order_relaxed);  // the engine's lock publishes it
+  if (MatchMessage* const matched = matching->insert_receive(operation->receive)) {
+    operation->is_posted.store(false, std::memory_order_relaxed);
+    meet(*operation, Connection::whole_of(*matched));
+    return operation;
+  }
+  // Either the search for receives of a dead rank finds it, or this thread sees that it is dead.
+  if (names_rank && engine_.is_lost(member) && matching->cancel(operation->receive))
+    operation->lane->finish(*operation, engine_.why_lost(member));
+  return operation;
+}
+
+Result<Pending*> Communicator::receive(Taken& taken, UserBytes to) noexcept {
+  auto& message = reinterpret_cast<Operation&>(taken);
+  MessageLane& lane = *message.lane;
+  Operation* const operation = lane.take_pending(lane.engine().communicators().pendings());
+  if (operation == nullptr) {
+    Connection::drop(message);
+    return Errc::kNoMemory;
+  }
+  operation->completion = {};
+  operation->local = to.start;
+  operation->local_bytes = to.bytes;
+  meet(*operation, message);
+  return operation;
+}
+
+bool Communicator::look(int from, std::int64_t tag, Envelope* found) noexcept {
+  (void)poll();
+  // acquire: as in matching(). Without an engine there has been no message.
+  MatchingEngine* const matching = matching_.load(std::memory_order_acquire);
+  if (matching == nullptr) return false;
+  const auto seen = matching->look(key_of(from, tag));
+  if (!seen) return false;
+  *found = {static_cast<int>(seen->rank), seen->tag, seen->bytes};
+  return true;
+}
+
+Taken* Communicator::take(int from, std::int64_t tag, Envelope* found) noexcept {
+  (void)poll();
+  MatchingEngine* const matching = matching_.load(std::memory_order_acquire);  // as in look()
+  if (matching == nullptr) return nullptr;
+  MatchMessage* const message = matching->take(key_of(from, tag));
+  if (message == nullptr) return nullptr;
+  *found = {static_cast<int>(message->rank), message->tag, message->bytes};
+  return reinterpret_cast<Taken*>(&Connection::whole_of(*message));
+}
+
+bool Communicator::cancel(Pending& pending) noexcept {
+  // relaxed: a receive that has left the engine is not found there; see close()
+  if (is_done(pending) || !pending.is_posted.load(std::memory_order_relaxed)) return false;
+  Communicator& communicator = *pending.communicator;
+  if (!communicator.matching()->cancel(pending.receive)) return false;
+  pending.is_cancelled = true;
+  pending.lane->finish(pending, {});
+  return true;
+}
+
+Status Communicator::failure_of(int rank) const noexcept {
+  const int member = members_[static_cast<std::size_t>(rank)];
+  return engine_.is_lost(member) ? engine_.why_lost(member) : Status();
+}
+
+// --- the rest -----------------------------------------------------------------------------------
+
+void Communicator::close() noexcept {
+  for (std::uint32_t index = 0; index < ways_count_; ++index) {
+    Way* const way = ways_[index].load(std::memory_order_acquire);  // pairs with make_way_slow()
+    if (way == nullptr) continue;
+    for (std::size_t to = 0; to < members_.size(); ++to) {
+      const Route& route = way->routes[to];
+      // acquire: as in send()
+      if (Connection* const connection = route.connection.load(std::memory_order_acquire))
+        connection->mark_end(route.number);
+    }
+  }
+  engine_.communicators().close(*this);
+}
+
+MessageLane* Communicator::lane_for(const Pending* pending) noexcept {
+  if (pending != nullptr) return pending->lane;
+  Way* const way = find_way(0);
+  return way == nullptr ? nullptr : &way->lane;
+}
+
+std::uint32_t Communicator::progress(const Pending* waits_for) noexcept {
+  MessageLane* const lane = lane_for(waits_for);
+  return lane == nullptr ? 0 : engine_.progress(*lane);
+}
+
+std::uint32_t Communicator::poll(const Pending* waits_for) noexcept {
+  MessageLane* const lane = lane_for(waits_for);
+  return lane == nullptr ? 0 : engine_.poll(*lane);
+}
+
+MatchCounts Communicator::match_counts() noexcept {
+  MatchingEngine* const matching = this->matching();
+  return matching == nullptr ? MatchCounts{} : matching->counts();
+}
+
+}  // namespace larklane::msg

@@ -1,0 +1,71 @@
+#pragma once
+// The communicators of one engine: opened by the program, or sighted in a peer's announcement.
+// (docs/design/protocols/ordinary_messages.md, "Communicators"; model: tests/protocol/closing.pml)
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/context_id.hpp"
+#include "base/status.hpp"
+#include "msg/protocol/communicator.hpp"
+
+namespace larklane::msg {
+
+// Thread safety: thread-safe. Lock order: lane, then mutex_.
+// Invariants:
+// 1. `known_` holds the program's use of each communicator in it: those that are open, those that
+//    are sighted, and the closed ones that still have posted receives. A record of a closed
+//    communicator that is not in it is dropped, unless its number already names the communicator.
+// 2. A sighted communicator is one that no call has opened yet. It is closed when all creations
+//    that were running at its first sight have returned.
+class Communicators {
+ public:
+  explicit Communicators(Engine& engine) noexcept : engine_(engine) {}
+  ~Communicators();  ///< no number names any of them
+  Communicators(const Communicators&) = delete;
+  Communicators& operator=(const Communicators&) = delete;
+
+  /// As Engine::open().
+  Result<Communicator*> open(const ContextId& id, std::span<const int> members, int own_rank,
+                             const Hints& hints) noexcept;
+  void close(Communicator& communicator) noexcept;
+
+  /// The communicator of an announcement, with a use of it. Null: its messages are dropped.
+  /// @errors kNoMemory
+  Result<Communicator*> sight(const ContextId& id) noexcept;
+  /// Ends a use. The last one deletes the communicator.
+  static void end_use(Communicator& communicator) noexcept;
+
+  std::uint64_t begin_creation() noexcept;
+  void end_creation(std::uint64_t number) noexcept;
+
+  /// `rank` is lost: finishes the receives that only it could match.
+  void lose(int rank, Status status) noexcept;
+
+  /// The object that completes pending operations. @pre a communicator has been opened
+  Object* pendings() const noexcept { return pendings_; }
+
+ private:
+  struct Sighted {
+    Communicator* communicator;
+    std::uint64_t before;  ///< creations with a lower number may open it
+  };
+  Status prepare_locked() noexcept;
+  void drop_messages(Communicator& communicator) noexcept;
+  void forget_idle_locked() noexcept;
+
+  Engine& engine_;
+  std::mutex mutex_;            // guards the members below
+  Object* pendings_ = nullptr;  // written once, before the first communicator is open
+  std::map<ContextId, Communicator*> known_;
+  std::vector<Sighted> sighted_;
+  std::vector<Communicator*> closed_;  // of known_
+  std::set<std::uint64_t> running_;    // creations
+  std::uint64_t next_creation_ = 1;
+};
+
+}  // namespace larklane::msg

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""The ranks' agreement in MPI_Init on ordinary messages (option p2p): the same decision on all, no wait without end, one sentence.
+
+  agreement_test.py --build DIR CASE MPI    one case, on one MPI of launch.py
+  agreement_test.py --list                  `CASE MPI` of every case, one a line
+
+Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
+"""
+
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import launch  # noqa: E402
+import stub_test  # noqa: E402
+from checks import expect  # noqa: E402
+
+MPIS = ("mpich5", "openmpi5", "mpich5_abi", "mpich4")
+RANKS = 5
+OWNED, NATIVE = "carried by Larklane, with", "left to the MPI: "
+HOOK, NO_HOOK = f"{OWNED} the MPI's progress hook", f"{OWNED}out a progress hook in the MPI"
+# Hides the death of a rank from the launcher until another one is over: launchers kill the remaining ranks, some even with an option against it.
+KEEP = 'over=$1; shift; "$@"; if [ $? = 137 ]; then until [ -e "$over" ]; do sleep 0.05; done; else touch "$over"; fi'
+# Rank $1 gets the variable $2, or runs without Larklane.
+ONE = ('odd=$1; what=$2; shift 2; if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = "$odd" ]; then '
+       'if [ "$what" = without ]; then shift 2; else export "$what"; fi; fi; exec "$@"')
+
+
+class Bench(stub_test.Bench):
+    def __init__(self, build, scratch, mpi):
+        super().__init__(build, scratch, mpi)
+        self.world = self.compile("world", HERE / "agreement/world.c", compiler=self.mpi.wrapper)
+        self.fault = self.compile("fault_at.so", HERE / "agreement/fault_at.c", flags=("-shared", "-fPIC", "-ldl"))
+
+    def run(self, *arguments, before=(), ranks=RANKS, status=0, **env):
+        """A launch; before: words before `larklane run`."""
+        command = [*before, str(self.command), "run", str(self.world), *arguments]
+        outcome = launch.launch(self.mpi, ranks, command, 60, {"LARKLANE_P2P": "on", "LARKLANE_LOG_LEVEL": "info", **env})
+        expect(outcome.status != launch.TIMED_OUT, "it does not end", outcome.output)
+        expect(status is None or outcome.status == status, f"status {outcome.status}, not {status}", outcome.output)
+        return outcome
+
+    def struck(self, fault, *arguments, is_kept=False, **env):
+        """A launch with a fault of fault_at.c."""
+        before = ["sh", "-c", KEEP, "keep", str(self.scratch / "over")] if is_kept else []
+        (self.scratch / "over").unlink(missing_ok=True)
+        return self.run(*arguments, before=[*before, "env", f"LD_PRELOAD={self.fault}", f"FAULT_AT={fault}"], **env)
+
+
+def decisions(outcome):
+    """The decision that each rank reports: its line's text from the verb on, and the level."""
+    found = {}
+    for rank, output in outcome.by_rank.items():
+        for level, text in re.findall(r"^larklane: (\w+): rank \d+: point-to-point messages are (.*)$", output, re.M):
+            expect(rank not in found, f"rank {rank} reports twice", outcome.output)
+            found[rank] = (level, text)
+    return found
+
+
+def expect_owned(outcome, ranks):
+    found = decisions(outcome)
+    expect(sorted(found) == sorted(ranks) and all(text.startswith(OWNED) for _, text in found.values()), f"not owned by all: {found}", outcome.output)
+
+
+def expect_native(outcome, ranks, speaker, reason):
+    """All `ranks` report a decision against Larklane. One warns, the others inform."""
+    found = decisions(outcome)
+    expect(sorted(found) == sorted(ranks), f"ranks {sorted(found)} report", outcome.output)
+    for rank, (level, text) in found.items():
+        expect(level == ("warn" if rank == speaker else "info"), f"rank {rank}: {level}", outcome.output)
+        expect(text.startswith(NATIVE) and re.search(reason, text), f"rank {rank}: {text}", outcome.output)
+
+
+def others(*without):
+    return [rank for rank in range(RANKS) if rank not in without]
+
+
+def owned(bench):
+    """All ranks are alike, or one is slow by 5 s: Larklane's. Without the option nothing is said, and no thread runs."""
+    has_hook = bench.mpi.name in ("mpich5", "openmpi5")
+    for option, is_on in (("on", has_hook), ("off", False)):
+        outcome = bench.run(LARKLANE_P2P_HOOK=option)
+        expect_owned(outcome, range(RANKS))
+        expect(all(text == (HOOK if is_on else NO_HOOK) for _, text in decisions(outcome).values()), f"hook {option}", outcome.output)
+    expect_owned(bench.run(ranks=1), range(1))
+    summary = bench.run(LARKLANE_SUMMARY="on", LARKLANE_LOG_LEVEL="warn").output
+    expect(summary.count(f": point-to-point messages are {OWNED}") == RANKS, "not in the summary", summary)
+    expect_owned(bench.struck("3:5:32:1:before"), range(RANKS))
+    quiet = bench.run(LARKLANE_P2P="off")
+    expect("point-to-point" not in quiet.output, "it reports a decision", quiet.output)
+
+
+def native(bench):
+    """A rank without Larklane, without the option or with another one, wherever it stands: the MPI's."""
+    def with_one(rank, what):
+        return bench.run(before=["sh", "-c", ONE, "sh", str(rank), what])
+
+    for odd in range(RANKS):
+        speaker = 1 if odd == 0 else 0
+        expect_native(with_one(odd, "without"), others(odd), speaker, f"rank {odd} runs without this Larklane, or has ended; remedy: ")
+    for odd in (0, 1, 4):
+        expect_native(with_one(odd, "LARKLANE_P2P=off"), others(odd), 1 if odd == 0 else 0, f"rank {odd} has option p2p off; remedy: ")
+    for odd in (0, 3):
+        expect_native(with_one(odd, "LARKLANE_VCI_COUNT_MAX=3"), range(RANKS), 0, r"rank \d has other values of vci_count_max")
+
+
+def faults(bench):
+    """Late, or killed at any moment: the same decision on all others, or the job ends with a sentence."""
+    expect_native(bench.struck("3:3:32:1:before", LARKLANE_CONTROL_CONNECT_NS="1s"), range(RANKS), 0,
+                  r"rank \d has not come within 1s \(option control_connect_ns\)")
+    for victim in (1, 3):
+        expect_native(bench.struck(f"{victim}:kill:32:1:before", "leave", is_kept=True, status=None, LARKLANE_CONTROL_CONNECT_NS="4s"), others(victim), 0,
+                      rf"rank {victim} (has ended in MPI_Init|runs without this Larklane, or has ended)|rank \d has not come within 4s")
+    expect_owned(bench.struck("3:kill:32:2:after", "leave", is_kept=True, status=None), others(3))
+    outcome = bench.struck("0:kill:33:1:before", is_kept=True, status=None)
+    expect(outcome.status != 0, "it ends well", outcome.output)
+    expect("the other ranks' decision is not known: the job is aborted" in outcome.output, "no sentence", outcome.output)
+    expect("initialised" not in outcome.output, "a rank goes on", outcome.output)
+    outcome = bench.struck("3:kill:32:1:after", status=None)  # the launcher ends the job
+    expect(outcome.status != 0 and OWNED not in outcome.output, "a rank relies on the dead one", outcome.output)
+
+
+def cases():
+    return [(case, mpi) for mpi in MPIS for case in (owned, native, faults)]
+
+
+if __name__ == "__main__":
+    sys.exit(stub_test.main(cases, Bench, __doc__))

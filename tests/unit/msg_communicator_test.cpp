@@ -1,0 +1,430 @@
+// Ordinary messages of communicators, between processes on a network inside one process.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "msg/protocol/communicator.hpp"
+#include "net/shm/network_fabric.hpp"
+#include "unit/msg_job.hpp"
+
+namespace larklane::msg {
+namespace {
+
+constexpr std::uint64_t kLengths[] = {0, 1, 100, kEager, kEager + 1, 5000};
+using Mode = Communicator::Mode;
+
+ContextId id_of(std::uint64_t number) { return {number, number * 0x9e37'79b9'7f4a'7c15}; }
+UserBytes bytes_of(std::vector<std::byte>& bytes) { return {bytes.data(), bytes.size()}; }
+UserBytes bytes_of(std::uint64_t& value) {
+  return {reinterpret_cast<std::byte*>(&value), sizeof value};
+}
+
+Job::Options over_shm() {
+  Job::Options options;
+  options.decorate = [](std::unique_ptr<net::Fabric>, int) {
+    std::string reason;
+    return std::move(shm::open_network({}, &reason)).value();
+  };
+  return options;
+}
+
+class CommunicatorTest : public testing::Test {
+ protected:
+  explicit CommunicatorTest(Job::Options options = {}) : job_(std::move(options)) {}
+
+  Engine& engine(int rank) { return *job_.at(rank).engine; }
+  Communicator& open(int rank, std::uint64_t number, const Hints& hints = {}) {
+    std::vector<int> members(static_cast<std::size_t>(job_.options.size));
+    std::iota(members.begin(), members.end(), 0);
+    auto opened = engine(rank).open(id_of(number), members, rank, hints);
+    EXPECT_TRUE(opened) << errc_name(opened.error().code());
+    return **opened;
+  }
+  std::vector<Communicator*> open_all(std::uint64_t number, const Hints& hints = {}) {
+    std::vector<Communicator*> all;
+    for (int rank = 0; rank < job_.options.size; ++rank) all.push_back(&open(rank, number, hints));
+    return all;
+  }
+  /// Null: complete.
+  static Pending* send(Communicator& from, int to, std::uint32_t tag, UserBytes bytes,
+                       Mode mode = Mode::standard) {
+    auto sent = from.send(to, tag, bytes, mode);
+    EXPECT_TRUE(sent) << errc_name(sent.error().code());
+    return sent ? *sent : nullptr;
+  }
+  static Pending& receive(Communicator& at, int from, std::int64_t tag, UserBytes to) {
+    auto posted = at.receive(from, tag, to);
+    EXPECT_TRUE(posted) << errc_name(posted.error().code());
+    return **posted;
+  }
+  Outcome finish(Pending* pending) {
+    if (pending == nullptr) return {};
+    for (int i = 0; i < 100'000 && !is_done(*pending); ++i) job_.step();
+    EXPECT_TRUE(is_done(*pending)) << "nothing comes";
+    const Outcome end = outcome(*pending);
+    if (is_done(*pending)) release(*pending);
+    return end;
+  }
+  /// A value arrives, as a message of its own.
+  void expect_value(Communicator& at, int from, std::int64_t tag, std::uint64_t wanted) {
+    std::uint64_t value = 0;
+    const Outcome end = finish(&receive(at, from, tag, bytes_of(value)));
+    EXPECT_TRUE(end.status.ok()) << errc_name(end.status.code());
+    EXPECT_EQ(value, wanted);
+  }
+
+  Job job_;
+};
+
+TEST_F(CommunicatorTest, AMessageMatchesItsReceiveInEitherOrder) {
+  const auto all = open_all(1);
+  for (const bool is_expected : {true, false})
+    for (const Mode mode : {Mode::standard, Mode::synchronous})
+      for (const unsigned to : {0u, 1u})
+        for (const std::uint64_t bytes : kLengths) {
+          SCOPED_TRACE(std::to_string(bytes) + (is_expected ? " expected" : " unexpected"));
+          auto from = random_bytes(bytes, bytes + 1);
+          std::vector<std::byte> into(bytes);
+          Pending* received = nullptr;
+          if (is_expected) received = &receive(*all[to], 0, 7, bytes_of(into));
+          Pending* const sent = send(*all[0], static_cast<int>(to), 7, bytes_of(from), mode);
+          EXPECT_EQ(sent == nullptr, mode == Mode::standard && bytes <= kEager);
+          if (!is_expected) {
+            job_.settle();
+            if (sent != nullptr) {
+              EXPECT_FALSE(is_done(*sent));
+            }
+            received = &receive(*all[to], 0, 7, bytes_of(into));
+          }
+          const Outcome there = finish(received);
+          EXPECT_TRUE(there.status.ok());
+          EXPECT_FALSE(there.is_cancelled);
+          EXPECT_EQ(there.envelope.source, 0);
+          EXPECT_EQ(there.envelope.tag, 7u);
+          EXPECT_EQ(there.envelope.bytes, bytes);
+          EXPECT_TRUE(finish(sent).status.ok());
+          EXPECT_EQ(into, from);
+        }
+}
+
+TEST_F(CommunicatorTest, CommunicatorsDoNotMix) {
+  const auto one = open_all(1), two = open_all(2);
+  std::uint64_t first = 11, second = 22;
+  send(*one[0], 1, 3, bytes_of(first));
+  send(*two[0], 1, 3, bytes_of(second));
+  job_.settle();
+  expect_value(*two[1], kAnySource, kAnyTag, 22);
+  expect_value(*one[1], 0, 3, 11);
+}
+
+TEST_F(CommunicatorTest, WildcardsGetMessagesInTheirOrder) {
+  const auto all = open_all(1);
+  for (const bool is_posted_first : {false, true}) {
+    std::vector<std::uint64_t> values(30), into(30);
+    std::iota(values.begin(), values.end(), 0);
+    std::vector<Pending*> posted;
+    const auto post = [&] {
+      for (std::uint64_t& value : into)
+        posted.push_back(&receive(*all[1], kAnySource, kAnyTag, bytes_of(value)));
+    };
+    if (is_posted_first) post();
+    for (std::uint64_t& value : values)
+      send(*all[0], 1, static_cast<std::uint32_t>(value % 5), bytes_of(value));
+    job_.settle();
+    if (!is_posted_first) post();
+    for (Pending* const one : posted) EXPECT_TRUE(finish(one).status.ok());
+    EXPECT_EQ(into, values);
+  }
+}
+
+TEST_F(CommunicatorTest, AMessageWithoutRoomIsCopiedAndKeepsItsPlace) {
+  const auto all = open_all(1);
+  constexpr std::uint64_t kMessages = 3000;
+  std::vector<std::byte> from(300), into(300);
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    std::memcpy(from.data(), &i, sizeof i);
+    EXPECT_EQ(send(*all[0], 1, 1, bytes_of(from)), nullptr);
+    if (i == 0) job_.step();
+    if (i % 50 == 0) {  // room in the ring, while others wait
+      job_.wire.settle();
+      (void)engine(1).progress_all();
+    }
+  }
+  EXPECT_FALSE(engine(0).is_quiet());
+  for (std::uint64_t i = 0; i < kMessages; ++i) {
+    EXPECT_TRUE(finish(&receive(*all[1], 0, 1, bytes_of(into))).status.ok());
+    std::uint64_t number = 0;
+    std::memcpy(&number, into.data(), sizeof number);
+    ASSERT_EQ(number, i);
+  }
+}
+
+TEST_F(CommunicatorTest, TwentyThousandUnexpectedMessagesDoNotHideALaterOne) {
+  const auto all = open_all(1);
+  std::vector<std::byte> from(400), into(400);
+  std::uint64_t value = 5;
+  for (int i = 0; i < 20'000; ++i) {
+    EXPECT_EQ(send(*all[0], 1, 1, bytes_of(from)), nullptr);
+    if (i % 100 == 0) job_.step();
+  }
+  send(*all[0], 1, 2, bytes_of(value));
+  expect_value(*all[1], 0, 2, 5);
+  for (int i = 0; i < 20'000; ++i) {
+    Pending& one = receive(*all[1], i % 2 == 0 ? kAnySource : 0, 1, bytes_of(into));
+    ASSERT_TRUE(finish(&one).status.ok());
+  }
+  EXPECT_EQ(all[1]->match_counts().waiting, 0u);
+}
+
+TEST_F(CommunicatorTest, AProbeShowsWhatAReceiveGets) {
+  const auto all = open_all(1);
+  std::uint64_t values[] = {1, 2, 3}, got = 0;
+  Envelope seen{};
+  EXPECT_FALSE(all[1]->look(kAnySource, kAnyTag, &seen));
+  EXPECT_EQ(all[1]->take(0, 6, &seen), nullptr);
+  for (std::uint64_t& value : values)
+    send(*all[0], 1, static_cast<std::uint32_t>(5 + value), bytes_of(value));
+  job_.settle();
+  EXPECT_FALSE(all[1]->look(1, 6, &seen));
+  ASSERT_TRUE(all[1]->look(kAnySource, 7, &seen));
+  EXPECT_EQ(seen.source, 0);
+  EXPECT_EQ(seen.tag, 7u);
+  EXPECT_EQ(seen.bytes, sizeof values[0]);
+  Taken* const taken = all[1]->take(0, kAnyTag, &seen);
+  ASSERT_NE(taken, nullptr);
+  EXPECT_EQ(seen.tag, 6u);
+  expect_value(*all[1], 0, kAnyTag, 2);
+  all[1]->close();
+  const Outcome end = finish(*Communicator::receive(*taken, bytes_of(got)));
+  EXPECT_TRUE(end.status.ok());
+  EXPECT_EQ(end.envelope.tag, 6u);
+  EXPECT_EQ(got, 1u);
+}
+
+TEST_F(CommunicatorTest, TakenLongAndSynchronousMessagesCompleteTheirSends) {
+  const auto all = open_all(1);
+  for (const std::uint64_t bytes : kLengths) {
+    auto from = random_bytes(bytes, 3);
+    std::vector<std::byte> into(bytes);
+    Pending* const sent = send(*all[0], 1, 1, bytes_of(from), Mode::synchronous);
+    job_.settle();
+    Envelope seen{};
+    Taken* const taken = all[1]->take(0, 1, &seen);
+    ASSERT_NE(taken, nullptr);
+    EXPECT_EQ(seen.bytes, bytes);
+    EXPECT_TRUE(finish(*Communicator::receive(*taken, bytes_of(into))).status.ok());
+    EXPECT_TRUE(finish(sent).status.ok());
+    EXPECT_EQ(into, from);
+  }
+}
+
+TEST_F(CommunicatorTest, ATooShortReceiveReportsTheMessagesLength) {
+  const auto all = open_all(1);
+  for (const bool is_expected : {true, false})
+    for (const std::uint64_t bytes : {kEager, kEager + 1}) {
+      auto from = random_bytes(bytes, 3);
+      std::vector<std::byte> into(bytes - 1);
+      Pending* received = nullptr;
+      if (is_expected) received = &receive(*all[1], 0, 1, bytes_of(into));
+      Pending* const sent = send(*all[0], 1, 1, bytes_of(from));
+      job_.settle();
+      if (!is_expected) received = &receive(*all[1], 0, 1, bytes_of(into));
+      const Outcome end = finish(received);
+      EXPECT_EQ(end.status.code(), Errc::kSizeMismatch);
+      EXPECT_EQ(end.envelope.bytes, bytes);
+      EXPECT_TRUE(finish(sent).status.ok());
+      EXPECT_EQ(into, std::vector<std::byte>(bytes - 1));
+    }
+}
+
+TEST_F(CommunicatorTest, ACancelledReceiveGetsNothing) {
+  const auto all = open_all(1);
+  std::uint64_t value = 4, cancelled = 0;
+  Pending& gone = receive(*all[1], 0, 1, bytes_of(cancelled));
+  EXPECT_TRUE(Communicator::cancel(gone));
+  EXPECT_TRUE(finish(&gone).is_cancelled);
+  send(*all[0], 1, 1, bytes_of(value));
+  expect_value(*all[1], 0, 1, 4);
+  EXPECT_EQ(cancelled, 0u);
+  Pending& late = receive(*all[1], 0, 1, bytes_of(cancelled));
+  send(*all[0], 1, 1, bytes_of(value));
+  job_.settle();
+  EXPECT_FALSE(Communicator::cancel(late));
+  EXPECT_FALSE(finish(&late).is_cancelled);
+}
+
+TEST_F(CommunicatorTest, ACommunicatorOfFirstSightIsAdopted) {
+  std::uint64_t value = 9;
+  std::vector<std::byte> from = random_bytes(5000, 1), into(5000);
+  std::optional<Creation> here(engine(1)), other(engine(1));
+  Communicator& sender = open(0, 1);
+  send(sender, 1, 1, bytes_of(value));
+  Pending* const sent = send(sender, 1, 2, bytes_of(from));
+  job_.settle();
+  other.reset();
+  Communicator& receiver = open(1, 1);
+  here.reset();
+  expect_value(receiver, 0, 1, 9);
+  EXPECT_TRUE(finish(&receive(receiver, 0, 2, bytes_of(into))).status.ok());
+  EXPECT_EQ(into, from);
+  EXPECT_TRUE(finish(sent).status.ok());
+  EXPECT_EQ(engine(1).open(id_of(1), {}, 0, {}).error().code(), Errc::kAlreadyActive);
+}
+
+TEST_F(CommunicatorTest, OneThatNoCreationOpensIsDropped) {
+  std::uint64_t value = 9;
+  for (const bool has_creation : {true, false}) {
+    const std::uint64_t number = has_creation ? 1 : 2;
+    std::optional<Creation> creation;
+    if (has_creation) creation.emplace(engine(1));
+    Communicator& sender = open(0, number);
+    send(sender, 1, 1, bytes_of(value));
+    job_.settle();
+    creation.reset();
+    Communicator& receiver = open(1, number);  // another one, as it were
+    Envelope seen{};
+    EXPECT_FALSE(receiver.look(kAnySource, kAnyTag, &seen));
+    send(sender, 1, 1, bytes_of(value));
+    job_.settle();
+    EXPECT_FALSE(receiver.look(kAnySource, kAnyTag, &seen));
+  }
+}
+
+TEST_F(CommunicatorTest, NumbersAreUsedAgainForOthers) {
+  for (std::uint64_t number = 1; number <= 500; ++number) {
+    const auto all = open_all(number);
+    std::uint64_t unread = 1;
+    send(*all[0], 1, 1, bytes_of(number));
+    send(*all[0], 1, 2, bytes_of(unread));  // never received
+    send(*all[1], 1, 3, bytes_of(number));
+    expect_value(*all[1], 0, 1, number);
+    expect_value(*all[1], 1, 3, number);
+    all[number % 2]->close();
+    if (number % 3 == 0) job_.settle();
+    all[1 - number % 2]->close();
+  }
+  job_.settle();
+  // Few numbers were needed
+  Connection& to = *engine(0).connection(*engine(0).lane_of(0).value(), 1);
+  auto next = to.announce(id_of(1000), 0);
+  ASSERT_TRUE(next);
+  EXPECT_LT(*next, 100u);
+}
+
+TEST_F(CommunicatorTest, APostedReceiveOutlivesTheClose) {
+  const auto all = open_all(1);
+  std::uint64_t value = 6, into = 0, cancelled = 0;
+  Pending& one = receive(*all[1], 0, 1, bytes_of(into));
+  Pending& other = receive(*all[1], 0, 2, bytes_of(cancelled));
+  send(*all[0], 1, 4, bytes_of(value));
+  job_.settle();
+  EXPECT_EQ(all[1]->match_counts().waiting, 3u);
+  all[1]->close();
+  send(*all[0], 1, 3, bytes_of(value));
+  job_.settle();
+  EXPECT_EQ(all[1]->match_counts().waiting, 2u) << "messages without a receive are dropped";
+  send(*all[0], 1, 1, bytes_of(value));
+  EXPECT_TRUE(finish(&one).status.ok());
+  EXPECT_EQ(into, 6u);
+  all[0]->close();
+  job_.settle();
+  EXPECT_TRUE(Communicator::cancel(other));
+  EXPECT_TRUE(finish(&other).is_cancelled);
+}
+
+TEST_F(CommunicatorTest, ThePeersDeathEndsWhatOnlyItCouldComplete) {
+  const auto all = open_all(1);
+  std::uint64_t value = 1, into = 0;
+  auto from = random_bytes(5000, 1);
+  send(*all[0], 1, 1, bytes_of(value));
+  job_.settle();
+  Pending& received = receive(*all[0], 1, 1, bytes_of(into));
+  Pending* const offered = send(*all[0], 1, 2, bytes_of(from));
+  Pending* const synchronous = send(*all[0], 1, 2, bytes_of(value), Mode::synchronous);
+  job_.settle();
+  for (auto& link : job_.at(0).links) link->end(Errc::kPeerDown);
+  EXPECT_EQ(finish(&received).status.code(), Errc::kPeerDown);
+  EXPECT_EQ(finish(offered).status.code(), Errc::kPeerDown);
+  EXPECT_EQ(finish(synchronous).status.code(), Errc::kPeerDown);
+  EXPECT_EQ(all[0]->send(1, 1, bytes_of(value), Mode::standard).error().code(), Errc::kPeerDown);
+  EXPECT_EQ(finish(&receive(*all[0], 1, 1, bytes_of(into))).status.code(), Errc::kPeerDown);
+  EXPECT_EQ(all[0]->failure_of(1).code(), Errc::kPeerDown);
+}
+
+TEST_F(CommunicatorTest, AProgressHookMovesMessagesToo) {
+  const auto all = open_all(1);
+  std::uint64_t value = 3, into = 0;
+  send(*all[0], 1, 1, bytes_of(value));
+  Pending& received = receive(*all[1], 0, 1, bytes_of(into));
+  for (int i = 0; i < 100 && !is_done(received); ++i) {
+    job_.connect();
+    job_.wire.settle();
+    (void)engine(0).try_progress(16, 65536);
+    (void)engine(1).try_progress(16, 65536);
+  }
+  EXPECT_TRUE(finish(&received).status.ok());
+  EXPECT_EQ(into, 3u);
+}
+
+Job::Options with_lanes(Job::Options options) {
+  options.lanes.count_max = 4;
+  return options;
+}
+class CommunicatorLanesTest : public CommunicatorTest {
+ protected:
+  CommunicatorLanesTest() : CommunicatorTest(with_lanes({})) {}
+};
+
+TEST_F(CommunicatorLanesTest, HintsSpreadTagsOverLanes) {
+  Hints hints;
+  hints.no_any_source = hints.no_any_tag = true;
+  const auto all = open_all(1, hints);
+  for (std::uint64_t tag = 0; tag < 40; ++tag) {
+    std::uint64_t value = tag * 3;
+    if (tag % 2 == 0) send(*all[0], 1, static_cast<std::uint32_t>(tag), bytes_of(value));
+    if (tag % 2 == 0) {
+      expect_value(*all[1], 0, static_cast<std::int64_t>(tag), value);
+      continue;
+    }
+    std::uint64_t into = 0;
+    Pending& received = receive(*all[1], 0, static_cast<std::int64_t>(tag), bytes_of(into));
+    send(*all[0], 1, static_cast<std::uint32_t>(tag), bytes_of(value));
+    EXPECT_TRUE(finish(&received).status.ok());
+    EXPECT_EQ(into, value);
+  }
+  int lanes = 0;
+  for (std::uint32_t number = 0; number < 4; ++number)
+    lanes += engine(1).lane_of(number).value()->packets().counts().delivered != 0;
+  EXPECT_EQ(lanes, 4);
+  for (Communicator* const one : all) one->close();
+}
+
+class CommunicatorShmTest : public CommunicatorTest {
+ protected:
+  CommunicatorShmTest() : CommunicatorTest(over_shm()) {}
+};
+
+TEST_F(CommunicatorShmTest, MessagesOfAllLengths) {
+  const auto all = open_all(1);
+  for (const Mode mode : {Mode::standard, Mode::synchronous})
+    for (const std::uint64_t bytes :
+         {std::uint64_t{8}, kEager, kEager + 1, std::uint64_t{1} << 20}) {
+      auto from = random_bytes(bytes, 2);
+      std::vector<std::byte> into(bytes);
+      Pending* const sent = send(*all[0], 1, 1, bytes_of(from), mode);
+      EXPECT_TRUE(finish(&receive(*all[1], kAnySource, 1, bytes_of(into))).status.ok());
+      EXPECT_TRUE(finish(sent).status.ok());
+      EXPECT_EQ(into, from);
+    }
+}
+
+}  // namespace
+}  // namespace larklane::msg
