@@ -55,12 +55,14 @@ class Field {
  public:
   Field(Job::Options options, std::uint64_t seed, bool has_wildcards)
       : job_(std::move(options)), seed_(seed), has_wildcards_(has_wildcards) {
-    job_.connect_all();
+    job_.connect_all_lanes();
+    Hints hints;
+    if (job_.options.lanes_by_tag) hints.lanes_by_tag = Hints::LanesByTag::by_visibility;
     constexpr std::array members{0, 1};
     for (int rank = 0; rank < 2; ++rank)
       for (std::uint64_t number = 0; number < 2; ++number)
         communicators_[static_cast<std::size_t>(rank)][number] =
-            *job_.at(rank).engine->open({number, number << 40}, members, rank, {});
+            *job_.at(rank).engine->open({number, number << 40}, members, rank, hints);
     job_.connect();
   }
 
@@ -274,6 +276,12 @@ Job::Options over_shm() {
 
 TEST(CommunicatorRace, RandomMessagesOverASimulatedNetwork) {
   for_seeds(20, [](std::uint64_t seed) { Field({}, seed, seed % 3 != 0).run(); });
+}
+TEST(CommunicatorRace, RandomMessagesOnLanesByTag) {
+  Job::Options options = over_shm();
+  options.lanes.count_max = 4;
+  options.lanes_by_tag = true;
+  for_seeds(20, [&](std::uint64_t seed) { Field(options, seed, seed % 3 != 0).run(); });
 }
 TEST(CommunicatorRace, RandomMessagesOverSharedMemory) {
   for_seeds(20, [](std::uint64_t seed) { Field(over_shm(), seed, seed % 3 != 0).run(); });

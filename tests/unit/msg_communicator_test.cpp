@@ -36,12 +36,13 @@ Job::Options over_shm() {
   return options;
 }
 
-class CommunicatorTest : public testing::Test {
+class CommunicatorBase : public testing::Test {
  protected:
-  explicit CommunicatorTest(Job::Options options = {}) : job_(std::move(options)) {}
+  explicit CommunicatorBase(Job::Options options = {}) : job_(std::move(options)) {}
 
   Engine& engine(int rank) { return *job_.at(rank).engine; }
-  Communicator& open(int rank, std::uint64_t number, const Hints& hints = {}) {
+  Communicator& open(int rank, std::uint64_t number, Hints hints = {}) {
+    if (job_.options.lanes_by_tag) hints.lanes_by_tag = Hints::LanesByTag::by_visibility;
     std::vector<int> members(static_cast<std::size_t>(job_.options.size));
     std::iota(members.begin(), members.end(), 0);
     auto opened = engine(rank).open(id_of(number), members, rank, hints);
@@ -81,10 +82,30 @@ class CommunicatorTest : public testing::Test {
     EXPECT_EQ(value, wanted);
   }
 
+  /// Longest message that is copied.
+  std::uint64_t eager() const { return job_.options.lanes_by_tag ? kEager - 8 : kEager; }
+
   Job job_;
 };
 
-TEST_F(CommunicatorTest, AMessageMatchesItsReceiveInEitherOrder) {
+enum class Lanes { one, by_tag };
+Job::Options options_of(Lanes lanes) {
+  if (lanes == Lanes::one) return {};
+  Job::Options options = over_shm();
+  options.lanes.count_max = 4;
+  options.lanes_by_tag = true;
+  return options;
+}
+class CommunicatorTest : public CommunicatorBase, public testing::WithParamInterface<Lanes> {
+ protected:
+  CommunicatorTest() : CommunicatorBase(options_of(GetParam())) {}
+};
+INSTANTIATE_TEST_SUITE_P(On, CommunicatorTest, testing::Values(Lanes::one, Lanes::by_tag),
+                         [](const auto& lanes) {
+                           return lanes.param == Lanes::one ? "OneLane" : "LanesByTag";
+                         });
+
+TEST_P(CommunicatorTest, AMessageMatchesItsReceiveInEitherOrder) {
   const auto all = open_all(1);
   for (const bool is_expected : {true, false})
     for (const Mode mode : {Mode::standard, Mode::synchronous})
@@ -96,7 +117,7 @@ TEST_F(CommunicatorTest, AMessageMatchesItsReceiveInEitherOrder) {
           Pending* received = nullptr;
           if (is_expected) received = &receive(*all[to], 0, 7, bytes_of(into));
           Pending* const sent = send(*all[0], static_cast<int>(to), 7, bytes_of(from), mode);
-          EXPECT_EQ(sent == nullptr, mode == Mode::standard && bytes <= kEager);
+          EXPECT_EQ(sent == nullptr, mode == Mode::standard && bytes <= eager());
           if (!is_expected) {
             job_.settle();
             if (sent != nullptr) {
@@ -115,7 +136,7 @@ TEST_F(CommunicatorTest, AMessageMatchesItsReceiveInEitherOrder) {
         }
 }
 
-TEST_F(CommunicatorTest, CommunicatorsDoNotMix) {
+TEST_P(CommunicatorTest, CommunicatorsDoNotMix) {
   const auto one = open_all(1), two = open_all(2);
   std::uint64_t first = 11, second = 22;
   send(*one[0], 1, 3, bytes_of(first));
@@ -125,7 +146,7 @@ TEST_F(CommunicatorTest, CommunicatorsDoNotMix) {
   expect_value(*one[1], 0, 3, 11);
 }
 
-TEST_F(CommunicatorTest, WildcardsGetMessagesInTheirOrder) {
+TEST_P(CommunicatorTest, WildcardsGetMessagesInTheirOrder) {
   const auto all = open_all(1);
   for (const bool is_posted_first : {false, true}) {
     std::vector<std::uint64_t> values(30), into(30);
@@ -145,7 +166,7 @@ TEST_F(CommunicatorTest, WildcardsGetMessagesInTheirOrder) {
   }
 }
 
-TEST_F(CommunicatorTest, AMessageWithoutRoomIsCopiedAndKeepsItsPlace) {
+TEST_P(CommunicatorTest, AMessageWithoutRoomIsCopiedAndKeepsItsPlace) {
   const auto all = open_all(1);
   constexpr std::uint64_t kMessages = 3000;
   std::vector<std::byte> from(300), into(300);
@@ -167,7 +188,7 @@ TEST_F(CommunicatorTest, AMessageWithoutRoomIsCopiedAndKeepsItsPlace) {
   }
 }
 
-TEST_F(CommunicatorTest, TwentyThousandUnexpectedMessagesDoNotHideALaterOne) {
+TEST_P(CommunicatorTest, TwentyThousandUnexpectedMessagesDoNotHideALaterOne) {
   const auto all = open_all(1);
   std::vector<std::byte> from(400), into(400);
   std::uint64_t value = 5;
@@ -184,7 +205,7 @@ TEST_F(CommunicatorTest, TwentyThousandUnexpectedMessagesDoNotHideALaterOne) {
   EXPECT_EQ(all[1]->match_counts().waiting, 0u);
 }
 
-TEST_F(CommunicatorTest, AProbeShowsWhatAReceiveGets) {
+TEST_P(CommunicatorTest, AProbeShowsWhatAReceiveGets) {
   const auto all = open_all(1);
   std::uint64_t values[] = {1, 2, 3}, got = 0;
   Envelope seen{};
@@ -209,7 +230,7 @@ TEST_F(CommunicatorTest, AProbeShowsWhatAReceiveGets) {
   EXPECT_EQ(got, 1u);
 }
 
-TEST_F(CommunicatorTest, TakenLongAndSynchronousMessagesCompleteTheirSends) {
+TEST_P(CommunicatorTest, TakenLongAndSynchronousMessagesCompleteTheirSends) {
   const auto all = open_all(1);
   for (const std::uint64_t bytes : kLengths) {
     auto from = random_bytes(bytes, 3);
@@ -226,7 +247,7 @@ TEST_F(CommunicatorTest, TakenLongAndSynchronousMessagesCompleteTheirSends) {
   }
 }
 
-TEST_F(CommunicatorTest, ATooShortReceiveReportsTheMessagesLength) {
+TEST_P(CommunicatorTest, ATooShortReceiveReportsTheMessagesLength) {
   const auto all = open_all(1);
   for (const bool is_expected : {true, false})
     for (const std::uint64_t bytes : {kEager, kEager + 1}) {
@@ -245,7 +266,7 @@ TEST_F(CommunicatorTest, ATooShortReceiveReportsTheMessagesLength) {
     }
 }
 
-TEST_F(CommunicatorTest, ACancelledReceiveGetsNothing) {
+TEST_P(CommunicatorTest, ACancelledReceiveGetsNothing) {
   const auto all = open_all(1);
   std::uint64_t value = 4, cancelled = 0;
   Pending& gone = receive(*all[1], 0, 1, bytes_of(cancelled));
@@ -261,7 +282,7 @@ TEST_F(CommunicatorTest, ACancelledReceiveGetsNothing) {
   EXPECT_FALSE(finish(&late).is_cancelled);
 }
 
-TEST_F(CommunicatorTest, ACommunicatorOfFirstSightIsAdopted) {
+TEST_P(CommunicatorTest, ACommunicatorOfFirstSightIsAdopted) {
   std::uint64_t value = 9;
   std::vector<std::byte> from = random_bytes(5000, 1), into(5000);
   std::optional<Creation> here(engine(1)), other(engine(1));
@@ -279,7 +300,7 @@ TEST_F(CommunicatorTest, ACommunicatorOfFirstSightIsAdopted) {
   EXPECT_EQ(engine(1).open(id_of(1), {}, 0, {}).error().code(), Errc::kAlreadyActive);
 }
 
-TEST_F(CommunicatorTest, OneThatNoCreationOpensIsDropped) {
+TEST_P(CommunicatorTest, OneThatNoCreationOpensIsDropped) {
   std::uint64_t value = 9;
   for (const bool has_creation : {true, false}) {
     const std::uint64_t number = has_creation ? 1 : 2;
@@ -298,7 +319,7 @@ TEST_F(CommunicatorTest, OneThatNoCreationOpensIsDropped) {
   }
 }
 
-TEST_F(CommunicatorTest, NumbersAreUsedAgainForOthers) {
+TEST_P(CommunicatorTest, NumbersAreUsedAgainForOthers) {
   for (std::uint64_t number = 1; number <= 500; ++number) {
     const auto all = open_all(number);
     std::uint64_t unread = 1;
@@ -314,12 +335,12 @@ TEST_F(CommunicatorTest, NumbersAreUsedAgainForOthers) {
   job_.settle();
   // Few numbers were needed
   Connection& to = *engine(0).connection(*engine(0).lane_of(0).value(), 1);
-  auto next = to.announce(id_of(1000), 0);
+  auto next = to.announce(id_of(1000), 0, false);
   ASSERT_TRUE(next);
   EXPECT_LT(*next, 100u);
 }
 
-TEST_F(CommunicatorTest, APostedReceiveOutlivesTheClose) {
+TEST_P(CommunicatorTest, APostedReceiveOutlivesTheClose) {
   const auto all = open_all(1);
   std::uint64_t value = 6, into = 0, cancelled = 0;
   Pending& one = receive(*all[1], 0, 1, bytes_of(into));
@@ -340,7 +361,7 @@ TEST_F(CommunicatorTest, APostedReceiveOutlivesTheClose) {
   EXPECT_TRUE(finish(&other).is_cancelled);
 }
 
-TEST_F(CommunicatorTest, ThePeersDeathEndsWhatOnlyItCouldComplete) {
+TEST_P(CommunicatorTest, ThePeersDeathEndsWhatOnlyItCouldComplete) {
   const auto all = open_all(1);
   std::uint64_t value = 1, into = 0;
   auto from = random_bytes(5000, 1);
@@ -359,7 +380,7 @@ TEST_F(CommunicatorTest, ThePeersDeathEndsWhatOnlyItCouldComplete) {
   EXPECT_EQ(all[0]->failure_of(1).code(), Errc::kPeerDown);
 }
 
-TEST_F(CommunicatorTest, AProgressHookMovesMessagesToo) {
+TEST_P(CommunicatorTest, AProgressHookMovesMessagesToo) {
   const auto all = open_all(1);
   std::uint64_t value = 3, into = 0;
   send(*all[0], 1, 1, bytes_of(value));
@@ -378,9 +399,9 @@ Job::Options with_lanes(Job::Options options) {
   options.lanes.count_max = 4;
   return options;
 }
-class CommunicatorLanesTest : public CommunicatorTest {
+class CommunicatorLanesTest : public CommunicatorBase {
  protected:
-  CommunicatorLanesTest() : CommunicatorTest(with_lanes({})) {}
+  CommunicatorLanesTest() : CommunicatorBase(with_lanes({})) {}
 };
 
 TEST_F(CommunicatorLanesTest, HintsSpreadTagsOverLanes) {
@@ -407,9 +428,167 @@ TEST_F(CommunicatorLanesTest, HintsSpreadTagsOverLanes) {
   for (Communicator* const one : all) one->close();
 }
 
-class CommunicatorShmTest : public CommunicatorTest {
+class CommunicatorByTagTest : public CommunicatorBase {
  protected:
-  CommunicatorShmTest() : CommunicatorTest(over_shm()) {}
+  CommunicatorByTagTest() : CommunicatorBase(options_of(Lanes::by_tag)) {}
+  /// A lane's messages so far.
+  std::uint64_t delivered(int rank, std::uint32_t lane) {
+    return engine(rank).lane_of(lane).value()->packets().counts().delivered;
+  }
+};
+
+TEST_F(CommunicatorByTagTest, TagsAreSpreadOverLanes) {
+  const auto all = open_all(1);
+  for (std::uint64_t tag = 0; tag < 40; ++tag) {
+    std::uint64_t value = tag * 3;
+    send(*all[0], 1, static_cast<std::uint32_t>(tag), bytes_of(value));
+    expect_value(*all[1], tag % 2 == 0 ? kAnySource : 0, static_cast<std::int64_t>(tag), value);
+  }
+  for (std::uint32_t lane = 0; lane < 4; ++lane) EXPECT_GT(delivered(1, lane), 5u);
+}
+
+TEST_F(CommunicatorByTagTest, WithoutTheEnginesOptionThereIsOneLane) {
+  Job::Options options = options_of(Lanes::by_tag);
+  options.lanes_by_tag = false;
+  Job other(options);
+  Hints hints;
+  hints.lanes_by_tag = Hints::LanesByTag::by_visibility;
+  constexpr int members[] = {0, 1};
+  Communicator& from = **other.at(0).engine->open(id_of(1), members, 0, hints);
+  Communicator& at = **other.at(1).engine->open(id_of(1), members, 1, hints);
+  for (std::uint64_t tag = 0; tag < 10; ++tag)
+    send(from, 1, static_cast<std::uint32_t>(tag), bytes_of(tag));
+  other.settle();
+  std::uint64_t into = 0;
+  for (std::uint64_t tag = 0; tag < 10; ++tag) {
+    Pending& one = receive(at, 0, kAnyTag, bytes_of(into));
+    ASSERT_TRUE(is_done(one));
+    release(one);
+    EXPECT_EQ(into, tag);
+  }
+}
+
+// A message that finds its ring full holds back those of other lanes.
+TEST_F(CommunicatorByTagTest, NoLanePassesTheBacklog) {
+  const auto all = open_all(1);
+  std::vector<std::byte> from(300), into(300);
+  std::uint64_t count = 0;
+  const auto send_one = [&](std::uint32_t tag) {
+    std::memcpy(from.data(), &count, sizeof count);
+    EXPECT_EQ(send(*all[0], 1, tag, bytes_of(from)), nullptr);
+    ++count;
+  };
+  for (std::uint32_t tag = 0; tag < 4; ++tag) send_one(tag);
+  job_.settle();
+  while (engine(0).is_quiet()) send_one(1);
+  for (std::uint32_t tag = 0; tag < 4; ++tag) send_one(tag);
+  EXPECT_FALSE(engine(0).is_quiet());
+  for (std::uint64_t i = 0; i < count; ++i) {
+    EXPECT_TRUE(finish(&receive(*all[1], 0, kAnyTag, bytes_of(into))).status.ok());
+    std::uint64_t number = 0;
+    std::memcpy(&number, into.data(), sizeof number);
+    ASSERT_EQ(number, i);
+  }
+  job_.settle();
+  EXPECT_TRUE(engine(0).is_quiet());
+}
+
+TEST_F(CommunicatorByTagTest, ReceivesOfBeforeAreOlderThanTheWildcard) {
+  const auto all = open_all(1);
+  std::uint64_t into[4] = {}, value = 1;
+  Pending& of_tag = receive(*all[1], 0, 2, bytes_of(into[0]));
+  Pending& of_any_source = receive(*all[1], kAnySource, 2, bytes_of(into[1]));
+  Pending& of_any = receive(*all[1], 0, kAnyTag, bytes_of(into[2]));
+  Pending& later = receive(*all[1], 0, 2, bytes_of(into[3]));
+  Pending* const wanted[] = {&of_tag, &of_any_source, &of_any, &later};
+  for (Pending* const one : wanted) {
+    send(*all[0], 1, 2, bytes_of(value));
+    EXPECT_TRUE(finish(one).status.ok());
+    ++value;
+  }
+  for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(into[i], i + 1);
+  Pending& gone = receive(*all[1], 0, kAnyTag, bytes_of(value));
+  EXPECT_TRUE(Communicator::cancel(gone));
+  EXPECT_TRUE(finish(&gone).is_cancelled);
+}
+
+// Many calls without a wildcard: back to a lane for each tag, with all that waits.
+TEST_F(CommunicatorByTagTest, AfterTheWildcardsEachTagIsAloneAgain) {
+  const auto all = open_all(1);
+  std::uint64_t into = 0;
+  Envelope seen{};
+  for (int round = 0; round < 3; ++round) {
+    for (std::uint64_t value = 0; value < 20; ++value)
+      send(*all[0], 1, static_cast<std::uint32_t>(value % 5), bytes_of(value));
+    job_.settle();
+    ASSERT_TRUE(all[1]->look(0, kAnyTag, &seen));
+    EXPECT_EQ(seen.tag, 0u);
+    Pending& waiting = receive(*all[1], 0, 9, bytes_of(into));
+    for (int calls = 0; calls < 600; ++calls) EXPECT_FALSE(all[1]->look(0, 7, &seen));
+    for (std::uint64_t value = 0; value < 10; ++value)
+      expect_value(*all[1], 0, static_cast<std::int64_t>(value % 5), value);
+    for (std::uint64_t value = 10; value < 20; ++value) expect_value(*all[1], 0, kAnyTag, value);
+    std::uint64_t last = 30;
+    send(*all[0], 1, 9, bytes_of(last));
+    EXPECT_TRUE(finish(&waiting).status.ok());
+    EXPECT_EQ(into, 30u);
+  }
+}
+
+TEST_F(CommunicatorByTagTest, TheDeathOfAPeerEndsReceivesOfEitherMode) {
+  for (const bool has_wildcard : {false, true}) {
+    Job other(options_of(Lanes::by_tag));
+    Hints hints;
+    hints.lanes_by_tag = Hints::LanesByTag::by_visibility;
+    constexpr int members[] = {0, 1};
+    Communicator& at = **other.at(0).engine->open(id_of(1), members, 0, hints);
+    std::vector<std::uint64_t> into(6);
+    std::vector<Pending*> posted;
+    for (std::uint32_t tag = 0; tag < 4; ++tag)
+      posted.push_back(&receive(at, 1, tag, bytes_of(into[tag])));
+    if (has_wildcard) posted.push_back(&receive(at, 1, kAnyTag, bytes_of(into[4])));
+    Pending& of_any_source = receive(at, kAnySource, 3, bytes_of(into[5]));
+    other.settle();
+    for (auto& link : other.at(0).links) link->end(Errc::kPeerDown);
+    for (int turns = 0; turns < 10; ++turns) other.step();
+    for (Pending* const one : posted) {
+      ASSERT_TRUE(is_done(*one));
+      EXPECT_EQ(outcome(*one).status.code(), Errc::kPeerDown);
+      release(*one);
+    }
+    EXPECT_FALSE(is_done(of_any_source));
+    EXPECT_TRUE(Communicator::cancel(of_any_source));
+    release(of_any_source);
+  }
+}
+
+TEST_F(CommunicatorByTagTest, MembersThatDifferAreRefused) {
+  const Creation creation(engine(1));
+  std::uint64_t value = 1;
+  send(open(0, 1), 1, 1, bytes_of(value));
+  job_.settle();
+  constexpr int members[] = {0, 1};
+  EXPECT_EQ(engine(1).open(id_of(1), members, 1, {}).error().code(), Errc::kInvalidArgument);
+  expect_value(open(1, 1), 0, 1, 1);
+}
+
+TEST_F(CommunicatorByTagTest, ARecordOnAnotherTagsLaneFailsItsLink) {
+  const auto all = open_all(1);
+  std::uint64_t value = 1;
+  for (std::uint32_t tag = 0; tag < 4; ++tag) send(*all[0], 1, tag, bytes_of(value));
+  job_.settle();
+  Connection& lane = *engine(0).connection(*engine(0).lane_of(0).value(), 1);
+  auto number = lane.announce(id_of(1), 0, true);
+  ASSERT_TRUE(number);
+  for (std::uint32_t tag = 0; tag < 2; ++tag)  // one of them is another lane's
+    (void)lane.send_stamped(*number, tag, bytes_of(value), 1);
+  job_.settle();
+  EXPECT_TRUE(engine(1).is_lost(0));
+}
+
+class CommunicatorShmTest : public CommunicatorBase {
+ protected:
+  CommunicatorShmTest() : CommunicatorBase(over_shm()) {}
 };
 
 TEST_F(CommunicatorShmTest, MessagesOfAllLengths) {

@@ -57,6 +57,7 @@ struct Job {
     vci::VciPool::Options lanes{};
     std::uint32_t eager_bytes_max = UINT32_MAX;
     Engine::Rendezvous rendezvous = Engine::Rendezvous::chosen;
+    bool lanes_by_tag = false;
     bool is_of_first_alone = false;  ///< both of these: others have chosen nothing
     /// Puts something around the network of one process.
     std::function<std::unique_ptr<net::Fabric>(std::unique_ptr<net::Fabric>, int rank)> decorate{};
@@ -66,6 +67,7 @@ struct Job {
       auto fabric = wire.for_process();
       if (options.decorate) fabric = options.decorate(std::move(fabric), rank);
       Engine::Options engine{rank, options.size, options.lanes, options.lane};
+      engine.lanes_by_tag = options.lanes_by_tag;
       if (rank == 0 || !options.is_of_first_alone) {
         engine.eager_bytes_max = options.eager_bytes_max;
         engine.rendezvous = options.rendezvous;
@@ -121,6 +123,14 @@ struct Job {
   void connect_all() {
     for (int from = 0; from < options.size; ++from)
       for (int to = from; to < options.size; ++to) (void)at(from).to(to);
+    connect();
+  }
+  /// The same, on each lane.
+  void connect_all_lanes() {
+    for (int from = 0; from < options.size; ++from)
+      for (std::uint32_t number = 0; number < options.lanes.count_max; ++number)
+        for (int to = from; to < options.size; ++to)
+          (void)at(from).engine->connection(*at(from).engine->lane_of(number).value(), to);
     connect();
   }
   JobProcess& at(int rank) { return *processes[static_cast<std::size_t>(rank)]; }

@@ -16,6 +16,8 @@ namespace larklane::msg {
 /// clock source is `tsc` and PR_GET_TSC allows it: the caller of LaneStamps decides.
 struct ProcessorClock {
   static constexpr bool kIsCoarse = false;
+  /// Are its values one clock of all processors, and allowed?
+  static bool is_usable() noexcept;
   static std::uint64_t now() noexcept {
 #ifdef __x86_64__
     unsigned processor;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <new>
 
+#include "msg/protocol/by_tag.hpp"
 #include "msg/protocol/engine.hpp"
 
 namespace larklane::msg {
@@ -34,13 +35,29 @@ void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
 // --- its parts ----------------------------------------------------------------------------------
 
-Status Communicator::prepare(std::span<const int> members, int own_rank, const Hints& hints) {
+Communicator::Communicator(Engine& engine, const ContextId& id) noexcept
+    : engine_(engine), id_(id) {}
+
+void Communicator::go_by_tag() { by_tag_ = std::make_unique<ByTag>(*this); }
+
+Status Communicator::prepare(std::span<const int> members, int own_rank, const Hints& hints,
+                             bool is_sighted) {
   const std::uint32_t lanes = engine_.lane_count_max();
+  const bool is_by_tag = hints.lanes_by_tag == Hints::LanesByTag::by_visibility &&
+                         !hints.allow_lanes_by_tag() && engine_.has_lanes_by_tag();
+  if (is_sighted && is_by_tag != (by_tag_ != nullptr)) return Errc::kInvalidArgument;
+  if (is_by_tag && by_tag_ == nullptr) go_by_tag();
   // The identity is a hash
   first_lane_ =
       (hints.lane == Hints::kByIdentity ? static_cast<std::uint32_t>(id_.low >> 32) : hints.lane) %
       lanes;
   ways_count_ = hints.allow_lanes_by_tag() ? std::bit_floor(lanes) : 1;
+  if (is_by_tag) {
+    first_lane_ = ByTag::first_lane_of(id_, engine_);
+    ways_count_ = ByTag::ways_of(engine_);
+    stamps_.reset(new std::unique_ptr<Stamps>[members.size()]);
+    by_tag_->open(static_cast<std::uint32_t>(members.size()));
+  }
   ways_.reset(new std::atomic<Way*>[ways_count_] {});
   members_.assign(members.begin(), members.end());
   own_rank_ = own_rank;
@@ -56,9 +73,7 @@ Communicator::~Communicator() {
 
 inline std::uint32_t Communicator::way_of(std::int64_t tag) const noexcept {
   if (ways_count_ == 1 || tag == kAnyTag) return 0;
-  // Neighbours, and multiples of a power of two or ten, take different ways.
-  const auto bits = static_cast<std::uint32_t>(tag);
-  return (bits ^ bits >> 4 ^ bits >> 8) & (ways_count_ - 1);
+  return ByTag::way_of(static_cast<std::uint32_t>(tag), ways_count_);
 }
 
 [[gnu::noinline]] Communicator::Way* Communicator::make_way_slow(std::uint32_t index) noexcept {
@@ -95,7 +110,14 @@ inline std::uint32_t Communicator::way_of(std::int64_t tag) const noexcept {
   const std::scoped_lock lock(announcing_);
   // relaxed: written under the mutex
   if (Connection* const made = route.connection.load(std::memory_order_relaxed)) return made;
-  auto number = connection->announce(id_, static_cast<std::uint32_t>(own_rank_));
+  if (by_tag_ != nullptr) {
+    std::unique_ptr<Stamps>& stamps = stamps_[static_cast<std::size_t>(to)];
+    if (stamps == nullptr) stamps.reset(new (std::nothrow) Stamps(ProcessorClock::is_usable()));
+    if (stamps == nullptr) return Errc::kNoMemory;
+    route.stamps = stamps.get();
+  }
+  auto number =
+      connection->announce(id_, static_cast<std::uint32_t>(own_rank_), by_tag_ != nullptr);
   if (!number) return number.error();
   route.number = *number;
   // release: of the number; pairs with send(). The announcement is in the ring, or in the backlog.
@@ -117,24 +139,34 @@ Result<Pending*> Communicator::send(int to, std::uint32_t tag, UserBytes from, M
     if (!announced) return announced.error();
     connection = *announced;
   }
+  if (route.stamps != nullptr) return send_by_tag(route, *connection, tag, from, mode);
   if (from.bytes > engine_.eager_bytes_max()) return connection->offer(route.number, tag, from);
   if (mode == Mode::synchronous) return connection->send_synchronous(route.number, tag, from);
   return connection->send(route.number, tag, from);
 }
 
+Result<Pending*> Communicator::send_by_tag(const Route& route, Connection& connection,
+                                           std::uint32_t tag, UserBytes from, Mode mode) noexcept {
+  const Stamp stamp = route.stamps->next();
+  if (from.bytes + sizeof stamp > engine_.eager_bytes_max())
+    return connection.offer_stamped(route.number, tag, from, stamp);
+  if (mode == Mode::synchronous)
+    return connection.send_synchronous_stamped(route.number, tag, from, stamp);
+  return connection.send_stamped(route.number, tag, from, stamp);
+}
+
 // --- receives -----------------------------------------------------------------------------------
 
-/// The message's bytes into the receive. @pre both are the caller's alone
-static void meet(Operation& receive, Operation& message) noexcept {
+void meet(Operation& receive, Operation& message) noexcept {
   if (!message.is_offer && message.there != 0)
     return Connection::meet_synchronous(receive, message);
   if (!Connection::hand_over(receive, message)) receive.lane->finish(receive);
 }
 
 Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to) noexcept {
-  MatchingEngine* const matching = this->matching();
+  MatchingEngine* const matching = by_tag_ == nullptr ? this->matching() : nullptr;
   Way* const way = find_way(way_of(tag));
-  if (way == nullptr || matching == nullptr) [[unlikely]]
+  if (way == nullptr || (matching == nullptr && by_tag_ == nullptr)) [[unlikely]]
     return Errc::kNoMemory;
   const bool names_rank = from != kAnySource;
   const int member = names_rank ? members_[static_cast<std::size_t>(from)] : -1;
@@ -151,13 +183,23 @@ Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to)
   operation->receive.tag = key.tag;
   operation->receive.policy = key.policy;
   operation->is_posted.store(true, std::memory_order_relaxed);  // the engine's lock publishes it
-  if (MatchMessage* const matched = matching->insert_receive(operation->receive)) {
+  auto posted = by_tag_ == nullptr
+                    ? Result<MatchMessage*>(matching->insert_receive(operation->receive))
+                    : by_tag_->post(operation->receive);
+  if (!posted) {
+    operation->lane->ledger().take_back(*operation->object);
+    operation->lane->give_back(*operation);
+    return posted.error();
+  }
+  if (MatchMessage* const matched = *posted) {
     operation->is_posted.store(false, std::memory_order_relaxed);
     meet(*operation, Connection::whole_of(*matched));
     return operation;
   }
   // Either the search for receives of a dead rank finds it, or this thread sees that it is dead.
-  if (names_rank && engine_.is_lost(member) && matching->cancel(operation->receive))
+  if (names_rank && engine_.is_lost(member) &&
+      (by_tag_ == nullptr ? matching->cancel(operation->receive)
+                          : by_tag_->cancel(operation->receive)))
     operation->lane->finish(*operation, engine_.why_lost(member));
   return operation;
 }
@@ -181,8 +223,9 @@ bool Communicator::look(int from, std::int64_t tag, Envelope* found) noexcept {
   (void)poll();
   // acquire: as in matching(). Without an engine there has been no message.
   MatchingEngine* const matching = matching_.load(std::memory_order_acquire);
-  if (matching == nullptr) return false;
-  const auto seen = matching->look(key_of(from, tag));
+  if (matching == nullptr && by_tag_ == nullptr) return false;
+  const auto seen =
+      by_tag_ == nullptr ? matching->look(key_of(from, tag)) : by_tag_->look(key_of(from, tag));
   if (!seen) return false;
   *found = {static_cast<int>(seen->rank), seen->tag, seen->bytes};
   return true;
@@ -191,8 +234,9 @@ bool Communicator::look(int from, std::int64_t tag, Envelope* found) noexcept {
 Taken* Communicator::take(int from, std::int64_t tag, Envelope* found) noexcept {
   (void)poll();
   MatchingEngine* const matching = matching_.load(std::memory_order_acquire);  // as in look()
-  if (matching == nullptr) return nullptr;
-  MatchMessage* const message = matching->take(key_of(from, tag));
+  if (matching == nullptr && by_tag_ == nullptr) return nullptr;
+  MatchMessage* const message =
+      by_tag_ == nullptr ? matching->take(key_of(from, tag)) : by_tag_->take(key_of(from, tag));
   if (message == nullptr) return nullptr;
   *found = {static_cast<int>(message->rank), message->tag, message->bytes};
   return reinterpret_cast<Taken*>(&Connection::whole_of(*message));
@@ -202,7 +246,9 @@ bool Communicator::cancel(Pending& pending) noexcept {
   // relaxed: a receive that has left the engine is not found there; see close()
   if (is_done(pending) || !pending.is_posted.load(std::memory_order_relaxed)) return false;
   Communicator& communicator = *pending.communicator;
-  if (!communicator.matching()->cancel(pending.receive)) return false;
+  if (!(communicator.by_tag_ == nullptr ? communicator.matching()->cancel(pending.receive)
+                                        : communicator.by_tag_->cancel(pending.receive)))
+    return false;
   pending.is_cancelled = true;
   pending.lane->finish(pending, {});
   return true;
@@ -236,16 +282,19 @@ MessageLane* Communicator::lane_for(const Pending* pending) noexcept {
 }
 
 std::uint32_t Communicator::progress(const Pending* waits_for) noexcept {
+  if (by_tag_ != nullptr && by_tag_->is_wide()) return engine_.progress_all();
   MessageLane* const lane = lane_for(waits_for);
   return lane == nullptr ? 0 : engine_.progress(*lane);
 }
 
 std::uint32_t Communicator::poll(const Pending* waits_for) noexcept {
+  if (by_tag_ != nullptr && by_tag_->is_wide()) return engine_.progress_all();
   MessageLane* const lane = lane_for(waits_for);
   return lane == nullptr ? 0 : engine_.poll(*lane);
 }
 
 MatchCounts Communicator::match_counts() noexcept {
+  if (by_tag_ != nullptr) return by_tag_->counts();
   MatchingEngine* const matching = this->matching();
   return matching == nullptr ? MatchCounts{} : matching->counts();
 }

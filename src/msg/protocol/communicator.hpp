@@ -12,12 +12,14 @@
 
 #include "base/context_id.hpp"
 #include "base/status.hpp"
+#include "msg/match/lane_stamp.hpp"
 #include "msg/match/match.hpp"
 #include "msg/protocol/operation.hpp"
 #include "msg/protocol/user_bytes.hpp"
 
 namespace larklane::msg {
 
+class ByTag;
 class Connection;
 class Engine;
 class MessageLane;
@@ -67,6 +69,13 @@ struct Hints {
   bool no_any_source = false;
   bool no_any_tag = false;
   bool allow_overtaking = false;
+  /// Lanes by tag without the hints above.
+  enum class LanesByTag : std::uint8_t {
+    off,
+    /// MPI's order, by visibility, where the engine has it (Engine::Options::lanes_by_tag).
+    by_visibility,
+  };
+  LanesByTag lanes_by_tag = LanesByTag::off;
   /// The lane, modulo the number of lanes; equal on all members. Its creator may count: hashes of
   /// identities often meet on one lane.
   std::uint32_t lane = kByIdentity;
@@ -134,12 +143,16 @@ class Communicator final {
   MatchCounts match_counts() noexcept;
 
  private:
+  friend class ByTag;
   friend class Communicators;
   friend class Connection;
+  friend class Engine;
 
-  /// A peer over one lane. `number` is written before `connection`.
+  using Stamps = LaneStamps<>;
+  /// A peer over one lane. The others are written before `connection`.
   struct Route {
     std::atomic<Connection*> connection{nullptr};
+    Stamps* stamps = nullptr;  ///< the peer's, on lanes by tag
     std::uint32_t number = 0;
   };
   /// One lane's part. Thread safety: as Route's.
@@ -148,10 +161,17 @@ class Communicator final {
     std::unique_ptr<Route[]> routes;
   };
 
-  Communicator(Engine& engine, const ContextId& id) noexcept : engine_(engine), id_(id) {}
+  Communicator(Engine& engine, const ContextId& id) noexcept;
   ~Communicator();
-  /// @errors none but std::bad_alloc
-  Status prepare(std::span<const int> members, int own_rank, const Hints& hints);
+  /// @param is_sighted  peers have said already whether it is on lanes by tag
+  /// @errors kInvalidArgument: they have said otherwise
+  Status prepare(std::span<const int> members, int own_rank, const Hints& hints, bool is_sighted);
+  /// The communicator comes on lanes by tag. @errors none but std::bad_alloc
+  void go_by_tag();
+  /// Null: it is not on lanes by tag.
+  ByTag* by_tag() const noexcept { return by_tag_.get(); }
+  Result<Pending*> send_by_tag(const Route& route, Connection& connection, std::uint32_t tag,
+                               UserBytes from, Mode mode) noexcept;
 
   /// @param tag  kAnyTag: the first way
   std::uint32_t way_of(std::int64_t tag) const noexcept;
@@ -178,6 +198,11 @@ class Communicator final {
   int own_rank_ = -1;
   std::uint32_t first_lane_ = 0, ways_count_ = 1;
   std::unique_ptr<std::atomic<Way*>[]> ways_;
+  std::unique_ptr<ByTag> by_tag_;                      // constant once any other thread knows it
+  std::unique_ptr<std::unique_ptr<Stamps>[]> stamps_;  // by rank; guarded by announcing_
+  // Of Engine::wake()'s list.
+  Communicator* next_woken_ = nullptr;
+  std::atomic<bool> is_woken_{false};
   std::mutex making_;  // guards the making of ways and of the matching engine; below a lane's lock
   std::mutex announcing_;                   // guards the announcements; above a lane's lock
   std::atomic<bool> is_closed_{false};      // written before each lane's lock is taken once

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "msg/completion/completion_domain.hpp"
+#include "msg/protocol/by_tag.hpp"
 #include "msg/protocol/engine.hpp"
 
 namespace larklane::msg {
@@ -52,11 +53,11 @@ Result<Communicator*> Communicators::open(const ContextId& id, std::span<const i
   try {
     if (communicator == nullptr) {
       made.reset(communicator = new Communicator(engine_, id));
-      LARKLANE_TRY(communicator->prepare(members, own_rank, hints));
+      LARKLANE_TRY(communicator->prepare(members, own_rank, hints, false));
       known_.emplace(id, communicator);
       (void)made.release();
     } else {
-      LARKLANE_TRY(communicator->prepare(members, own_rank, hints));
+      LARKLANE_TRY(communicator->prepare(members, own_rank, hints, true));
       sighted_.erase(sighted);
     }
   } catch (const std::bad_alloc&) {
@@ -65,9 +66,10 @@ Result<Communicator*> Communicators::open(const ContextId& id, std::span<const i
   return communicator;
 }
 
-Result<Communicator*> Communicators::sight(const ContextId& id) noexcept {
+Result<Communicator*> Communicators::sight(const ContextId& id, bool is_by_tag) noexcept {
   const std::scoped_lock lock(mutex_);
   if (const auto found = known_.find(id); found != known_.end()) {
+    if (is_by_tag != (found->second->by_tag() != nullptr)) return Errc::kProtocol;
     // relaxed: the registry has a use
     found->second->uses_.fetch_add(1, std::memory_order_relaxed);
     return found->second;
@@ -77,6 +79,7 @@ Result<Communicator*> Communicators::sight(const ContextId& id) noexcept {
       nullptr, [](Communicator* communicator) { delete communicator; });
   try {
     made.reset(new Communicator(engine_, id));
+    if (is_by_tag) made->go_by_tag();
     sighted_.reserve(sighted_.size() + 1);
     closed_.reserve(closed_.size() + 1);
     known_.emplace(id, made.get());
@@ -126,6 +129,7 @@ void Communicators::drop_messages(Communicator& communicator) noexcept {
   // relaxed: the lanes' locks order it. A lane's holder that has not seen it has kept its message.
   communicator.is_closed_.store(true, std::memory_order_relaxed);
   engine_.with_each_lane_idle();
+  if (communicator.by_tag() != nullptr) return communicator.by_tag()->drop_messages();
   MatchingEngine* const matching = communicator.matching_.load(std::memory_order_acquire);
   if (matching == nullptr) return;
   MatchingEngine::Sweep sweep;
@@ -146,6 +150,8 @@ void Communicators::forget_idle_locked() noexcept {
   std::erase_if(closed_, [this](Communicator* communicator) {
     MatchingEngine* const matching = communicator->matching_.load(std::memory_order_acquire);
     if (matching != nullptr && matching->counts().waiting != 0) return false;
+    if (ByTag* const by_tag = communicator->by_tag(); by_tag && by_tag->counts().waiting != 0)
+      return false;
     known_.erase(communicator->id_);
     end_use(*communicator);
     return true;
@@ -156,6 +162,10 @@ void Communicators::lose(int rank, Status status) noexcept {
   const std::scoped_lock lock(mutex_);
   for (const auto& [id, communicator] : known_) {
     MatchingEngine* const matching = communicator->matching_.load(std::memory_order_acquire);
+    if (ByTag* const by_tag = communicator->by_tag()) {  // by a turn: this thread may hold a lane
+      by_tag->note_lost();
+      engine_.wake_by_all(*communicator);
+    }
     if (matching == nullptr) continue;
     for (std::size_t at = 0; at < communicator->members_.size(); ++at) {
       if (communicator->members_[at] != rank) continue;

@@ -36,7 +36,8 @@ class Communicators {
 
   /// The communicator of an announcement, with a use of it. Null: its messages are dropped.
   /// @errors kNoMemory
-  Result<Communicator*> sight(const ContextId& id) noexcept;
+  /// @errors kProtocol: this side, or another peer, has said otherwise of its lanes
+  Result<Communicator*> sight(const ContextId& id, bool is_by_tag) noexcept;
   /// Ends a use. The last one deletes the communicator.
   static void end_use(Communicator& communicator) noexcept;
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "msg/protocol/engine.hpp"
+#include "msg/protocol/pair.hpp"
 
 namespace larklane::msg {
 
@@ -26,7 +27,8 @@ Status Connection::failure() const noexcept {
 bool Connection::is_quiet() noexcept {
   const PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
   // relaxed: the caller has posted itself, or knows of the posts.
-  return backlog_.load(std::memory_order_relaxed) == 0 && (link == nullptr || link->is_quiet());
+  return backlog_.load(std::memory_order_relaxed) == 0 &&
+         (pair_ == nullptr || !pair_->has_backlog()) && (link == nullptr || link->is_quiet());
 }
 
 std::uint32_t Connection::eager_bytes_max() const noexcept {
@@ -132,6 +134,13 @@ Result<Post> Connection::post_offer(const PacketHeader& header, UserBytes user, 
 /// Offers the operation's memory.
 Result<Post> Connection::post_offer(const PacketHeader& header, Operation& operation,
                                     const PostOptions& options) noexcept {
+  auto answer = prepare_offer(header, operation, options);
+  if (!answer || *answer != Post::done) return answer;
+  return post_record(operation, options);
+}
+
+Result<Post> Connection::prepare_offer(const PacketHeader& header, Operation& operation,
+                                       const PostOptions& options) noexcept {
   net::Transfer& place = operation.work.transfer;  // for on_ask()
   operation.header = header;
   if (!offer_copy(operation, place)) {
@@ -142,7 +151,7 @@ Result<Post> Connection::post_offer(const PacketHeader& header, Operation& opera
   }
   operation.set_small(Offered{operation.local_bytes, remote_of(operation, place)});
   operation.then = Operation::Then::await;
-  return post_record(operation, options);
+  return Post::done;
 }
 
 bool Connection::offer_copy(Operation& operation, net::Transfer& place) noexcept {

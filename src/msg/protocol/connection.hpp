@@ -25,6 +25,7 @@
 namespace larklane::msg {
 
 class Communicator;
+class Pair;
 struct LocalRegion;
 
 /// As UserBytes, in several buffers.
@@ -51,7 +52,9 @@ Result<Post> receive(MessageLane& lane, MatchWord match, int rank, std::uint32_t
 // 3. A peer's values are never trusted: numbers are looked up, lengths compared.
 class Connection final : public PacketListener {
  public:
-  Connection(MessageLane& lane, int rank) noexcept : lane_(lane), rank_(rank) {}
+  /// @param pair  of the peer, if this engine has lanes by tag
+  Connection(MessageLane& lane, int rank, Pair* pair = nullptr) noexcept
+      : lane_(lane), rank_(rank), pair_(pair) {}
   ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -91,8 +94,19 @@ class Connection final : public PacketListener {
   Result<Operation*> send_synchronous(std::uint32_t number, std::uint32_t tag,
                                       UserBytes from) noexcept;
   Result<Operation*> offer(std::uint32_t number, std::uint32_t tag, UserBytes from) noexcept;
+  /// The same three, on lanes by tag (by_tag.cpp).
+  Result<Operation*> send_stamped(std::uint32_t number, std::uint32_t tag, UserBytes from,
+                                  Stamp stamp) noexcept;
+  Result<Operation*> send_synchronous_stamped(std::uint32_t number, std::uint32_t tag,
+                                              UserBytes from, Stamp stamp) noexcept;
+  Result<Operation*> offer_stamped(std::uint32_t number, std::uint32_t tag, UserBytes from,
+                                   Stamp stamp) noexcept;
+  /// Of the pair's backlog. False: no room now. True: the operation is out, or over.
+  bool push_waiting(Operation& operation) noexcept;
+  Pair* pair() const noexcept { return pair_; }
   /// Announces a communicator to the peer. @return its number on this link
-  Result<std::uint32_t> announce(const ContextId& id, std::uint32_t own_rank) noexcept;
+  Result<std::uint32_t> announce(const ContextId& id, std::uint32_t own_rank,
+                                 bool is_by_tag) noexcept;
   /// No more records with the number follow.
   void mark_end(std::uint32_t number) noexcept;
 
@@ -123,6 +137,7 @@ class Connection final : public PacketListener {
   void on_settled(PacketLink& link) override;
 
  private:
+  friend class ByTag;
   friend class MessageLane;
 
   std::uint32_t eager_bytes_max() const noexcept;
@@ -135,9 +150,13 @@ class Connection final : public PacketListener {
   void set_up(Operation& operation, UserBytes user, std::uint32_t tag, void* context) noexcept;
   Operation* begin_pending(UserBytes from, std::uint32_t tag) noexcept;
   Operation* begin_record(const PacketHeader& header) noexcept;
+  Operation* begin_copy(const PacketHeader& header, UserBytes from) noexcept;
   Result<Operation*> keep_back_slow(const PacketHeader& header, UserBytes from) noexcept;
   static PostOptions queued() noexcept;
   static Result<Operation*> posted(Operation& operation, Result<Post> answer) noexcept;
+  void send_by_pair(Operation& operation) noexcept;
+  Result<Operation*> keep_back_stamped_slow(const PacketHeader& header, UserBytes from,
+                                            Stamp stamp) noexcept;
   void tell_matched(Operation& message) noexcept;
   /// Undoes begin_operation().
   void take_back(Operation& operation) noexcept;
@@ -149,6 +168,9 @@ class Connection final : public PacketListener {
                           const PostOptions& options) noexcept;
   Result<Post> post_offer(const PacketHeader& header, Operation& operation,
                           const PostOptions& options) noexcept;
+  /// Its part before the post. Not done: `operation` is taken back.
+  Result<Post> prepare_offer(const PacketHeader& header, Operation& operation,
+                             const PostOptions& options) noexcept;
   /// The same two, of several buffers.
   Result<Post> post_buffers(const PacketHeader& header, UserBuffers user, std::uint32_t tag,
                             const PostOptions& options) noexcept;
@@ -250,8 +272,15 @@ class Connection final : public PacketListener {
                              std::uint64_t bytes) noexcept;
   Result<bool> on_ordinary(PacketLink& link, const PacketHeader& header,
                            std::span<const std::byte> payload) noexcept;
-  Result<bool> on_context(std::uint32_t number, std::uint32_t source,
+  Result<bool> on_context(std::uint32_t number, const PacketHeader& header,
                           std::span<const std::byte> payload) noexcept;
+  Result<bool> on_stamped_send(const PeerNumbers::Named& named, bool is_synchronous,
+                               const PacketHeader& header,
+                               std::span<const std::byte> payload) noexcept;
+  Result<bool> on_stamped_offer(const PeerNumbers::Named& named, const PacketHeader& header,
+                                std::span<const std::byte> payload) noexcept;
+  Result<bool> arrive_stamped(const PeerNumbers::Named& named, Operation& message,
+                              const MatchKey& key, Stamp stamp, std::uint64_t bytes) noexcept;
   Result<bool> on_ordinary_offer(std::uint32_t number, const PacketHeader& header,
                                  std::span<const std::byte> payload) noexcept;
   Result<bool> on_close(std::uint32_t number) noexcept;
@@ -272,6 +301,7 @@ class Connection final : public PacketListener {
 
   MessageLane& lane_;
   const int rank_;
+  Pair* const pair_;
   std::atomic<PacketLink*> link_{nullptr};
   std::atomic<MappedRegions*> mapped_{nullptr};  // made with the lane's lock held
   std::atomic<bool> is_refused_{false};

@@ -7,10 +7,22 @@
 #include <new>
 #include <utility>
 
+#include "msg/protocol/by_tag.hpp"
+#include "msg/protocol/pair.hpp"
 #include "vci/mapping.hpp"
 
 namespace larklane::msg {
 namespace {
+
+/// Pushes need mapped rings, with the first word of a record last.
+Engine::Options with_pushes(Engine::Options options, const net::Limits& network) noexcept {
+  const RingShape shape{RingShape::kCellsMax, options.lane.packets.record_cells};
+  options.lane.packets.pushes =
+      options.lanes_by_tag && network.has_mapped_memory && !network.is_progress_manual &&
+      std::min(network.first_word_last_bytes_max, network.write_bytes_max) >=
+          std::uint64_t{shape.record_cells} * kCellBytes;
+  return options;
+}
 
 constexpr std::uint32_t kRegionMask = Engine::kRegionsMax - 1;
 
@@ -44,7 +56,7 @@ Engine::Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connect
     : fabric_(fabric),
       domain_(domain),
       connector_(connector),
-      options_(options),
+      options_(with_pushes(options, fabric.limits())),
       record_bytes_max_(
           RingShape{RingShape::kCellsMax, options.lane.packets.record_cells}.payload_bytes_max()),
       eager_bytes_max_(std::min(record_bytes_max_, options.eager_bytes_max)),
@@ -57,6 +69,7 @@ Engine::Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connect
       pool_(fabric, *this, options.lanes) {}
 
 Engine::~Engine() {
+  while (woken_ != nullptr) Communicators::end_use(*std::exchange(woken_, woken_->next_woken_));
   for (std::uint32_t i = 0; i < page_count(options_.size, kPagePeers); ++i) {
     // No other thread is left
     const std::unique_ptr<Page> page(pages_[i].load(std::memory_order_relaxed));
@@ -201,6 +214,69 @@ std::uint32_t Engine::progress_all() noexcept {
   return found;
 }
 
+// --- lanes by tag -------------------------------------------------------------------------------
+
+[[gnu::noinline]] MessageLane* Engine::made_lane_slow(std::uint32_t index) noexcept {
+  const std::scoped_lock lock(mutex_);
+  return made_[index].load(std::memory_order_relaxed);  // written under the mutex
+}
+
+void Engine::wake(Communicator& communicator, MessageLane& by) noexcept {
+  // acq_rel: of the entry that its turn() finds; pairs with serve_woken()'s exchange.
+  if (!communicator.is_woken_.exchange(true, std::memory_order_acq_rel)) {
+    communicator.uses_.fetch_add(1, std::memory_order_relaxed);  // relaxed: the caller has a use
+    const SpinGuard guard(woken_lock_);
+    communicator.next_woken_ = std::exchange(woken_, &communicator);
+  }
+  by.note_woken();
+}
+
+void Engine::wake_by_all(Communicator& communicator) noexcept {
+  for (std::uint32_t index = 0; index < pool_.count_max(); ++index)
+    if (MessageLane* const lane = find_lane(index)) wake(communicator, *lane);
+}
+
+void Engine::serve_woken(MessageLane& by) noexcept {
+  Communicator* woken = nullptr;
+  {
+    const SpinGuard guard(woken_lock_);
+    woken = std::exchange(woken_, nullptr);
+  }
+  while (woken != nullptr) {
+    Communicator& communicator = *std::exchange(woken, woken->next_woken_);
+    (void)communicator.is_woken_.exchange(false, std::memory_order_acq_rel);  // as in wake()
+    if (!communicator.by_tag()->turn()) wake(communicator, by);
+    Communicators::end_use(communicator);
+  }
+}
+
+void Engine::list_backlog(Pair& pair) noexcept {
+  const SpinGuard guard(backlogs_lock_);
+  if (std::exchange(pair.is_listed_, true)) return;
+  pair.next_ = std::exchange(backlogs_, &pair);
+}
+
+bool Engine::drain_backlogs() noexcept {
+  bool is_empty = true;
+  Pair* listed = nullptr;
+  {
+    const SpinGuard guard(backlogs_lock_);
+    listed = std::exchange(backlogs_, nullptr);
+  }
+  while (listed != nullptr) {
+    Pair& pair = *listed;
+    {
+      const SpinGuard guard(backlogs_lock_);
+      listed = pair.next_;
+      pair.is_listed_ = false;
+    }
+    if (pair.drain()) continue;
+    is_empty = false;
+    list_backlog(pair);
+  }
+  return is_empty;
+}
+
 // --- peers --------------------------------------------------------------------------------------
 
 Engine::Peer* Engine::make_peer_locked(int rank) noexcept {
@@ -216,6 +292,10 @@ Engine::Peer* Engine::make_peer_locked(int rank) noexcept {
   if (peer == nullptr) return nullptr;
   peer->connections.reset(new (std::nothrow) std::atomic<Connection*>[vci::VciPool::kCountMax] {});
   if (peer->connections == nullptr) return nullptr;
+  if (has_lanes_by_tag()) {
+    peer->pair.reset(new (std::nothrow) Pair);
+    if (peer->pair == nullptr) return nullptr;
+  }
   (*page)[at % kPagePeers].store(peer.get(), std::memory_order_release);  // pairs with find_peer()
   return peer.release();
 }
@@ -231,7 +311,7 @@ Connection* Engine::make_connection_slow(int rank, std::uint32_t number, bool is
     // relaxed: written under the mutex
     if (Connection* const found = peer->connections[number].load(std::memory_order_relaxed))
       return found;
-    made = new (std::nothrow) Connection(*lane, rank);
+    made = new (std::nothrow) Connection(*lane, rank, peer->pair.get());
     if (made == nullptr) return nullptr;
     peer->connections[number].store(made, std::memory_order_release);  // pairs with find_…()
   }

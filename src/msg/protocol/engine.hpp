@@ -63,6 +63,9 @@ class Engine final : private vci::VciPool::Receivers {
     /// At most the payload of a record. Users set 64 or more.
     std::uint32_t eager_bytes_max = UINT32_MAX;
     Rendezvous rendezvous = Rendezvous::chosen;
+    /// Communicators may ask for lanes by tag in MPI's order (Hints::lanes_by_tag), where peers'
+    /// memory can be mapped. Then posts are pushed (PacketLink).
+    bool lanes_by_tag = false;
   };
   static constexpr std::uint32_t kRegionsMax = 1u << 12;
   static constexpr std::uintptr_t kStripeBytes = 1024;
@@ -153,6 +156,29 @@ class Engine final : private vci::VciPool::Receivers {
   /// limits. Runs no handler of the program. @return records and completions served
   std::uint32_t try_progress(std::uint32_t records_max, std::uint64_t bytes_max) noexcept;
   Communicators& communicators() noexcept { return communicators_; }
+
+  // For lanes by tag.
+  bool has_lanes_by_tag() const noexcept { return options_.lane.packets.pushes; }
+  /// Null: it is not made. acquire: pairs with lane_of()'s release.
+  MessageLane* find_lane(std::uint32_t index) const noexcept {
+    return made_[index].load(std::memory_order_acquire);
+  }
+  /// The same. If it is null, a thread that makes the lane later knows of all that the caller has
+  /// done before.
+  MessageLane* made_lane(std::uint32_t index) noexcept {
+    MessageLane* const made = find_lane(index);
+    return made != nullptr ? made : made_lane_slow(index);
+  }
+  /// A thread that makes progress on `by` calls ByTag::turn() of the communicator, without a lock.
+  /// @pre the caller has a use of it
+  void wake(Communicator& communicator, MessageLane& by) noexcept;
+  void wake_by_all(Communicator& communicator) noexcept;
+  void serve_woken(MessageLane& by) noexcept;
+  /// The pair has a backlog: drain_backlogs() tries it.
+  void list_backlog(Pair& pair) noexcept;
+  /// @return true: none is left
+  bool drain_backlogs() noexcept;
+
   std::uint32_t lane_count_max() const noexcept { return pool_.count_max(); }
   /// Takes each lane's lock once: returns when no callback of before runs any more.
   void with_each_lane_idle() noexcept {
@@ -200,6 +226,7 @@ class Engine final : private vci::VciPool::Receivers {
     std::atomic<bool> is_lost{false};
     Status why;                                               // written before is_lost
     std::unique_ptr<std::atomic<Connection*>[]> connections;  // by link
+    std::unique_ptr<Pair> pair;                               // with lanes by tag
   };
   static constexpr std::uint32_t kPagePeers = 256;
   using Page = std::array<std::atomic<Peer*>, kPagePeers>;
@@ -216,6 +243,7 @@ class Engine final : private vci::VciPool::Receivers {
   void leave(std::uint32_t index) noexcept;
   net::Receiver& of_lane(std::uint32_t index) override { return lanes_[index]->packets(); }
   bool is_lost_slow(int rank) const noexcept;
+  MessageLane* made_lane_slow(std::uint32_t index) noexcept;
   std::uint32_t progress_others_slow(const MessageLane& own, Others& others) noexcept;
   Peer* find_peer(int rank) const noexcept {
     const auto at = static_cast<std::uint32_t>(rank);
@@ -264,6 +292,10 @@ class Engine final : private vci::VciPool::Receivers {
     SpinLock lock;
   };
   std::array<StripeLock, kStripeLocks> stripe_locks_;
+  SpinLock woken_lock_;
+  Communicator* woken_ = nullptr;  // guarded by woken_lock_
+  SpinLock backlogs_lock_;
+  Pair* backlogs_ = nullptr;            // guarded by backlogs_lock_
   Communicators communicators_{*this};  // ends before the lanes
   const Maker maker_{};
 };

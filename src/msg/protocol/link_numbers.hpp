@@ -40,6 +40,7 @@ class PeerNumbers {
     Communicator* communicator = nullptr;  ///< null: its messages are dropped
     std::uint32_t source = 0;              ///< the peer's rank there
     bool is_named = false;
+    bool is_by_tag = false;  ///< on lanes by tag
   };
 
   /// @param number  here and below: as a peer sent it, any value
@@ -51,8 +52,9 @@ class PeerNumbers {
   /// Makes room for a meaning. False: memory ran out. @pre number < OrdinaryWord::kNumbersMax
   bool make_room(std::uint32_t number) noexcept;
   /// @pre make_room(); find() is null
-  void name(std::uint32_t number, Communicator* communicator, std::uint32_t source) noexcept {
-    named_[number] = {communicator, source, true};
+  void name(std::uint32_t number, Communicator* communicator, std::uint32_t source,
+            bool is_by_tag) noexcept {
+    named_[number] = {communicator, source, true, is_by_tag};
   }
   /// @pre find() is not null @return its communicator, or null
   Communicator* retire(std::uint32_t number) noexcept {

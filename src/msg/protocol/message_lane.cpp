@@ -257,6 +257,7 @@ void MessageLane::resume_held_slow() noexcept {
     Connection& connection = *std::exchange(held, held->next_held_);
     connection.resume();
   }
+  engine_.serve_woken(*this);
 }
 
 void MessageLane::add_backlog(Connection& connection) noexcept {
@@ -279,6 +280,7 @@ void MessageLane::send_backlog_slow() noexcept {
     Connection& connection = *std::exchange(waiting, waiting->next_backlog_);
     connection.send_backlog();
   }
+  if (!engine_.drain_backlogs()) note_backlog();
   is_sending_.store(false, std::memory_order_release);
 }
 

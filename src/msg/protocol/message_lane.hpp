@@ -136,6 +136,11 @@ class MessageLane final {
   void hold_locked(Connection& connection) noexcept;
   void note_lost_locked() noexcept { note(lost_); }
 
+  /// Engine::serve_woken() follows the next turn. relaxed, both: hints.
+  void note_woken() noexcept { has_held_.store(true, std::memory_order_relaxed); }
+  /// Engine::drain_backlogs() follows each turn, until none is left.
+  void note_backlog() noexcept { has_backlog_.store(true, std::memory_order_relaxed); }
+
   /// For a connection with delayed records, until it has none.
   void add_backlog(Connection& connection) noexcept;
 

@@ -13,6 +13,7 @@
 #include "larklane/context.hpp"
 #include "msg/completion/node.hpp"
 #include "msg/completion/object.hpp"
+#include "msg/match/lane_order.hpp"
 #include "msg/match/match.hpp"
 #include "msg/protocol/wire.hpp"
 #include "net/provider.hpp"
@@ -84,6 +85,7 @@ struct Operation : Node {
   Communicator* communicator = nullptr;
 
   PartOf<MatchMessage> message;
+  PartOf<LaneEntry> entry;  ///< of a message on lanes by tag
   /// Of a message: its receive and its bytes meet here, and the later of the two completes the
   /// receive. Null; the receive; or message_is_here().
   std::atomic<Operation*> met{nullptr};
@@ -98,7 +100,9 @@ struct Operation : Node {
     Packet* packet;                           ///< the user's, until it is posted
   };
 
-  Operation() noexcept : offer{} { receive.whole = message.whole = work.whole = this; }
+  Operation() noexcept : offer{} {
+    receive.whole = message.whole = work.whole = entry.whole = this;
+  }
   static Operation* message_is_here() noexcept {
     return reinterpret_cast<Operation*>(std::uintptr_t{1});
   }

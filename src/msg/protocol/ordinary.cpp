@@ -30,22 +30,29 @@ Result<Operation*> Connection::send(std::uint32_t number, std::uint32_t tag,
   return keep_back_slow(header, from);
 }
 
-/// Copies the message behind those that wait for room.
-[[gnu::noinline]] Result<Operation*> Connection::keep_back_slow(const PacketHeader& header,
-                                                                UserBytes from) noexcept {
-  LARKLANE_TRY(failure());
+/// A copy of the message, which waits for room. Null: memory ran out.
+Operation* Connection::begin_copy(const PacketHeader& header, UserBytes from) noexcept {
   Operation* const operation = lane_.take_pending(nullptr);
   std::byte* const copy = take_heap_buffer(from.bytes);
   if (operation == nullptr || copy == nullptr) {
     if (operation != nullptr) lane_.give_back(*operation);
     give_back_buffer(copy);
-    return Errc::kNoMemory;
+    return nullptr;
   }
   copy_small(copy, from.start, from.bytes);
   set_up(*operation, {copy, from.bytes}, header[1], nullptr);
   operation->header = header;
   operation->payload = {copy, from.bytes};
   operation->then = Operation::Then::finish_copy;
+  return operation;
+}
+
+/// Copies the message behind those that wait for room.
+[[gnu::noinline]] Result<Operation*> Connection::keep_back_slow(const PacketHeader& header,
+                                                                UserBytes from) noexcept {
+  LARKLANE_TRY(failure());
+  Operation* const operation = begin_copy(header, from);
+  if (operation == nullptr) return Errc::kNoMemory;
   join_backlog(*operation);
   return static_cast<Operation*>(nullptr);
 }
@@ -96,11 +103,12 @@ Operation* Connection::begin_record(const PacketHeader& header) noexcept {
   return operation;
 }
 
-Result<std::uint32_t> Connection::announce(const ContextId& id, std::uint32_t own_rank) noexcept {
+Result<std::uint32_t> Connection::announce(const ContextId& id, std::uint32_t own_rank,
+                                           bool is_by_tag) noexcept {
   const std::uint32_t number = own_numbers_.take();
   if (number == OwnNumbers::kNone) return Errc::kNoMemory;
   Operation* const record =
-      begin_record({OrdinaryWord::other(OrdinaryKind::context, number), own_rank, 0});
+      begin_record({OrdinaryWord::other(OrdinaryKind::context, number), own_rank, is_by_tag});
   if (record == nullptr) {
     own_numbers_.close(number);
     (void)own_numbers_.give_back(number);
@@ -115,8 +123,12 @@ void Connection::mark_end(std::uint32_t number) noexcept {
   own_numbers_.close(number);
   // Without memory for it the number stays in use, here and there.
   if (Operation* const record =
-          begin_record({OrdinaryWord::other(OrdinaryKind::close, number), 0, 0}))
-    send_record(*record);
+          begin_record({OrdinaryWord::other(OrdinaryKind::close, number), 0, 0})) {
+    if (pair_ == nullptr)
+      send_record(*record);
+    else
+      send_by_pair(*record);  // behind the messages that wait
+  }
 }
 
 // --- arrivals -----------------------------------------------------------------------------------
@@ -150,6 +162,7 @@ Result<bool> Connection::on_ordinary_send(const PacketHeader& header,
   const PeerNumbers::Named* const named = peer_numbers_.find(word.number);
   if (named == nullptr) [[unlikely]]
     return Errc::kProtocol;
+  if (named->is_by_tag) return on_stamped_send(*named, word.variant != 0, header, payload);
   if (word.variant != 0) [[unlikely]]
     return on_synchronous(*named, header, payload);
   if (named->communicator == nullptr) [[unlikely]]
@@ -227,7 +240,7 @@ Result<bool> Connection::insert_locked(Communicator& communicator, Operation& me
   const OrdinaryWord word = OrdinaryWord::of_other(header);
   switch (static_cast<OrdinaryKind>(word.variant)) {
     case OrdinaryKind::context:
-      return on_context(word.number, header[1], payload);
+      return on_context(word.number, header, payload);
     case OrdinaryKind::offer:
       return on_ordinary_offer(word.number, header, payload);
     case OrdinaryKind::close:
@@ -241,23 +254,28 @@ Result<bool> Connection::insert_locked(Communicator& communicator, Operation& me
   return Errc::kProtocol;
 }
 
-Result<bool> Connection::on_context(std::uint32_t number, std::uint32_t source,
+Result<bool> Connection::on_context(std::uint32_t number, const PacketHeader& header,
                                     std::span<const std::byte> payload) noexcept {
   const auto id = front_of<ContextId>(payload);
+  const std::uint32_t source = header[1];
+  const bool is_by_tag = header[2] != 0;
+  if (is_by_tag && !lane_.engine().has_lanes_by_tag()) return Errc::kProtocol;
   if (!id || number >= OrdinaryWord::kNumbersMax || source >= MatchingEngine::kRankCount ||
       peer_numbers_.find(number) != nullptr)
     return Errc::kProtocol;
   if (!peer_numbers_.make_room(number)) return false;
-  auto communicator = lane_.engine().communicators().sight(*id);
+  auto communicator = lane_.engine().communicators().sight(*id, is_by_tag);
+  if (!communicator && communicator.error().code() == Errc::kProtocol) return Errc::kProtocol;
   if (!communicator) return false;
-  peer_numbers_.name(number, *communicator, source);
+  peer_numbers_.name(number, *communicator, source, is_by_tag);
   return true;
 }
 
 Result<bool> Connection::on_ordinary_offer(std::uint32_t number, const PacketHeader& header,
                                            std::span<const std::byte> payload) noexcept {
-  const auto offer = Offer::of(payload);
   const PeerNumbers::Named* const named = peer_numbers_.find(number);
+  if (named != nullptr && named->is_by_tag) return on_stamped_offer(*named, header, payload);
+  const auto offer = Offer::of(payload);
   if (named == nullptr || !offer) return Errc::kProtocol;
   if (named->communicator == nullptr) return true;
   MatchingEngine* const matching = named->communicator->matching();

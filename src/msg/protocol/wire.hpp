@@ -70,12 +70,15 @@ struct MatchWord {
   }
 };
 
-/// Records of kind `ordinary`.
+/// Records of kind `ordinary`. Of a communicator on lanes by tag the payload of each send and offer
+/// begins with a Stamp.
+using Stamp = std::uint64_t;
 enum class OrdinaryKind : std::uint8_t {
-  context,         ///< own rank; -; ContextId: from now on the number names that communicator
-  offer,           ///< tag; operation there; Offered
-  close,           ///< -; -: the sender has freed it; no more records with the number
-  retired,         ///< -; -: the number, of the other side, may name another one
+  context,  ///< own rank; 1: on lanes by tag, else 0; ContextId: from now on the number names
+            ///< that communicator
+  offer,    ///< tag; operation there; Offered
+  close,    ///< -; -: the sender has freed it; no more records with the number
+  retired,  ///< -; -: the number, of the other side, may name another one
   native_payload,  ///< reserved: the MPI carries the payload
 };
 /// A communicator's number on the link, in a first word, beside the kind of record.
