@@ -33,12 +33,20 @@ Outcome outcome(const Pending& pending) noexcept {
 
 void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
+std::uint32_t progress(const Pending& waits_for) noexcept {
+  return waits_for.lane->engine().progress(*waits_for.lane);
+}
+
+std::uint32_t poll(const Pending& waits_for) noexcept {
+  return waits_for.lane->engine().poll(*waits_for.lane);
+}
+
 // --- its parts ----------------------------------------------------------------------------------
 
-Communicator::Communicator(Engine& engine, const ContextId& id) noexcept
-    : engine_(engine), id_(id) {}
-
-void Communicator::go_by_tag() { by_tag_ = std::make_unique<ByTag>(*this); }
+void Communicator::go_by_tag() {
+  by_tag_ = std::make_unique<ByTag>(*this);
+  eager_bytes_max_ -= sizeof(Stamp);
+}
 
 Status Communicator::prepare(std::span<const int> members, int own_rank, const Hints& hints,
                              bool is_sighted) {
@@ -63,6 +71,9 @@ Status Communicator::prepare(std::span<const int> members, int own_rank, const H
   own_rank_ = own_rank;
   return {};
 }
+
+Communicator::Communicator(Engine& engine, const ContextId& id) noexcept
+    : engine_(engine), eager_bytes_max_(engine.eager_bytes_max()), id_(id) {}
 
 Communicator::~Communicator() {
   for (std::uint32_t index = 0; ways_ != nullptr && index < ways_count_; ++index)
@@ -140,7 +151,7 @@ Result<Pending*> Communicator::send(int to, std::uint32_t tag, UserBytes from, M
     connection = *announced;
   }
   if (route.stamps != nullptr) return send_by_tag(route, *connection, tag, from, mode);
-  if (from.bytes > engine_.eager_bytes_max()) return connection->offer(route.number, tag, from);
+  if (from.bytes > eager_bytes_max_) return connection->offer(route.number, tag, from);
   if (mode == Mode::synchronous) return connection->send_synchronous(route.number, tag, from);
   return connection->send(route.number, tag, from);
 }
@@ -148,7 +159,7 @@ Result<Pending*> Communicator::send(int to, std::uint32_t tag, UserBytes from, M
 Result<Pending*> Communicator::send_by_tag(const Route& route, Connection& connection,
                                            std::uint32_t tag, UserBytes from, Mode mode) noexcept {
   const Stamp stamp = route.stamps->next();
-  if (from.bytes + sizeof stamp > engine_.eager_bytes_max())
+  if (from.bytes > eager_bytes_max_)
     return connection.offer_stamped(route.number, tag, from, stamp);
   if (mode == Mode::synchronous)
     return connection.send_synchronous_stamped(route.number, tag, from, stamp);
