@@ -34,10 +34,12 @@ Outcome outcome(const Pending& pending) noexcept {
 void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
 std::uint32_t progress(const Pending& waits_for) noexcept {
+  if (waits_for.is_on_all_lanes) return waits_for.lane->engine().progress_all();
   return waits_for.lane->engine().progress(*waits_for.lane);
 }
 
 std::uint32_t poll(const Pending& waits_for) noexcept {
+  if (waits_for.is_on_all_lanes) return waits_for.lane->engine().progress_all();
   return waits_for.lane->engine().poll(*waits_for.lane);
 }
 
@@ -193,6 +195,7 @@ Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to)
   operation->receive.rank = key.rank;
   operation->receive.tag = key.tag;
   operation->receive.policy = key.policy;
+  operation->is_on_all_lanes = by_tag_ != nullptr && tag == kAnyTag;
   operation->is_posted.store(true, std::memory_order_relaxed);  // the engine's lock publishes it
   auto posted = by_tag_ == nullptr
                     ? Result<MatchMessage*>(matching->insert_receive(operation->receive))

@@ -80,6 +80,7 @@ struct Operation : Node {
 
   // Of an ordinary message's pending operation.
   bool is_cancelled = false;
+  bool is_on_all_lanes = false;        ///< its message may come on any lane
   std::atomic<bool> is_over{false};    ///< release: of the outcome; pairs with is_done()
   std::atomic<bool> is_posted{false};  ///< it waits in the engine of `communicator`
   Communicator* communicator = nullptr;
