@@ -209,6 +209,19 @@ TEST_F(CommunicatorTest, AProbeShowsWhatAReceiveGets) {
   EXPECT_EQ(got, 1u);
 }
 
+TEST_F(CommunicatorTest, AProbeThatFoundNothingFindsALaterMessage) {
+  const auto all = open_all(1);
+  Envelope seen{};
+  for (std::uint64_t value = 1; value <= 5; ++value) {
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(all[1]->look(0, kAnyTag, &seen));
+    EXPECT_EQ(all[1]->take(0, kAnyTag, &seen), nullptr);
+    send(*all[0], 1, 3, bytes_of(value));
+    job_.settle();
+    ASSERT_TRUE(all[1]->look(0, kAnyTag, &seen));
+    expect_value(*all[1], 0, kAnyTag, value);
+  }
+}
+
 TEST_F(CommunicatorTest, TakenLongAndSynchronousMessagesCompleteTheirSends) {
   const auto all = open_all(1);
   for (const std::uint64_t bytes : kLengths) {
@@ -411,6 +424,32 @@ class CommunicatorShmTest : public CommunicatorTest {
  protected:
   CommunicatorShmTest() : CommunicatorTest(over_shm()) {}
 };
+
+TEST_F(CommunicatorShmTest, APollFindsWhatHasCome) {
+  const auto all = open_all(1);
+  std::uint64_t first = 0;
+  send(*all[0], 1, 1, bytes_of(first));
+  expect_value(*all[1], 0, 1, first);
+  for (std::uint64_t value = 1; value <= 200; ++value) {  // by the queue, then by a watched ring
+    std::uint64_t into = 0;
+    Pending& one = receive(*all[1], 0, 1, bytes_of(into));
+    send(*all[0], 1, 1, bytes_of(value));
+    for (int i = 0; i < 10 && !is_done(one); ++i) (void)all[1]->poll(&one);
+    ASSERT_TRUE(is_done(one)) << value;
+    release(one);
+    ASSERT_EQ(into, value);
+  }
+}
+
+TEST_F(CommunicatorShmTest, PollsOfAnIdleLaneTakeATurnNowAndThen) {
+  Communicator& one = *open_all(1)[1];
+  (void)one.poll();
+  const vci::Vci& vci = engine(1).first_lane(job_.at(1).vci->inside()).vci();
+  const std::uint64_t before = vci.counts().polls;
+  for (int i = 0; i < 1024; ++i) (void)one.poll();
+  EXPECT_GE(vci.counts().polls - before, 2u);
+  EXPECT_LE(vci.counts().polls - before, 100u);
+}
 
 TEST_F(CommunicatorShmTest, MessagesOfAllLengths) {
   const auto all = open_all(1);

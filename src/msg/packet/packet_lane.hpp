@@ -80,6 +80,7 @@ class PacketLane final : public net::Receiver {
   void on_immediate(std::uint32_t immediate) override;
   void on_wide_immediate(std::uint64_t immediate) override;
   std::uint32_t look(std::uint32_t most) override;
+  bool looks_empty() const noexcept override;
 
  private:
   friend class PacketLink;
@@ -134,9 +135,11 @@ class PacketLane final : public net::Receiver {
 
   // Written with the lane's lock held.
   std::vector<PacketLink*> slots_;
-  std::uint32_t next_slot_ = 0;                     // the search for a free slot starts here
-  std::array<PacketLink*, kWatchedMax> watched_{};  // the first watched_count_ ones
-  std::uint32_t watched_count_ = 0;
+  std::uint32_t next_slot_ = 0;  // the search for a free slot starts here
+  // The first watched_count_ ones. relaxed, but for looks_empty(): written with the lane's lock
+  // held
+  std::array<std::atomic<PacketLink*>, kWatchedMax> watched_{};
+  std::atomic<std::uint32_t> watched_count_{0};
   struct Row {
     const PacketLink* link;
     std::int64_t answers;   ///< posts of the lane to any peer, up to then

@@ -215,6 +215,8 @@ class PacketLink final {
   void arrive(std::uint32_t cell);
   void arrive_headless(std::uint32_t cell, std::uint32_t header);
   std::uint32_t look_locked(std::uint32_t most);
+  /// As PacketInbox's.
+  bool looks_empty() const noexcept { return inbox_->looks_empty(); }
   void heard_locked(Status status);
   Result<bool> deliver_locked(const RecordHead& head, std::span<const std::byte> payload);
   void tell_locked() noexcept;

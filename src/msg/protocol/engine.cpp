@@ -143,16 +143,26 @@ void Engine::leave(std::uint32_t index) noexcept {
   users_[index] -= users_[index] == kOwned ? kOwned : 1;
 }
 
-std::uint32_t Engine::poll(MessageLane& own) noexcept {
+[[gnu::always_inline]] inline std::uint32_t Engine::poll_with(MessageLane& own,
+                                                              Turn turn) noexcept {
   thread_local constinit Others others;
   using Progress = vci::Switches::Progress;
   if (vci::switches.progress == Progress::all_lanes) return progress_all();
   own.attend();
-  const std::uint32_t found = own.progress();
-  if (vci::switches.progress == Progress::own_lane) return found;
+  const bool is_idle = turn == Turn::if_busy && own.looks_idle();
+  std::uint32_t found = is_idle ? 0 : own.progress();
+  if (vci::switches.progress == Progress::own_lane) return is_idle ? own.progress() : found;
   if (!others.turns.add(found != 0)) [[likely]]
     return found;
+  // A turn also finds out now and then that a peer has died.
+  if (is_idle) found = own.progress();
   return found + progress_others_slow(own, others);
+}
+
+std::uint32_t Engine::poll(MessageLane& own) noexcept { return poll_with(own, Turn::always); }
+
+std::uint32_t Engine::poll_if_busy(MessageLane& own) noexcept {
+  return poll_with(own, Turn::if_busy);
 }
 
 [[gnu::noinline]] std::uint32_t Engine::progress_others_slow(const MessageLane& own,

@@ -106,6 +106,12 @@ class Engine final : private vci::VciPool::Receivers {
   }
   /// The same, without backing off.
   std::uint32_t poll(MessageLane& own) noexcept;
+  /// The same two, without a turn of `own` while it looks idle: no lock is taken then.
+  std::uint32_t progress_if_busy(MessageLane& own) noexcept {
+    own.give_way();
+    return poll_if_busy(own);
+  }
+  std::uint32_t poll_if_busy(MessageLane& own) noexcept;
   std::uint32_t progress_all() noexcept;
 
   /// The connection from `lane` to `rank`, made and wanted on first use. Null: memory ran out.
@@ -195,6 +201,8 @@ class Engine final : private vci::VciPool::Receivers {
   }
 
  private:
+  enum class Turn : std::uint8_t { always, if_busy };
+  std::uint32_t poll_with(MessageLane& own, Turn turn) noexcept;
   /// State of a rank. Thread safety: thread-safe.
   struct Peer {
     std::atomic<bool> is_lost{false};

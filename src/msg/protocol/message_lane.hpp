@@ -71,6 +71,13 @@ class MessageLane final {
   /// A turn of the lane and its follow-up work, even if another thread owns the lane. @return as
   /// Vci::progress()
   std::uint32_t progress() noexcept;
+  /// Would progress() find nothing to do? Takes no lock: a hint.
+  bool looks_idle() const noexcept {
+    // relaxed: as in progress()
+    return vci().looks_idle() && handlers_.looks_empty() &&
+           !has_backlog_.load(std::memory_order_relaxed) &&
+           !has_held_.load(std::memory_order_relaxed);
+  }
   /// For a progress hook: a turn with at most `most` records of each ring, if the lock is free.
   /// Runs no handlers.
   std::uint32_t try_progress(std::uint32_t most) noexcept;
