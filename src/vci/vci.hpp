@@ -107,6 +107,8 @@ class Vci final {
   std::uint32_t progress() noexcept { return progress(kPollMost); }
   /// The same, of at most `most` completions, and as many records of each watched link.
   std::uint32_t progress(std::uint32_t most) noexcept;
+  /// The same, but waits for the lock: leaves no arrival to a thread that is about to release it.
+  std::uint32_t progress_patiently() noexcept;
   /// Its endpoint is dead: each post fails, and nothing more arrives. acquire: pairs with
   /// turn_locked()'s release; earlier arrivals are served.
   bool is_dead() const noexcept { return is_dead_.load(std::memory_order_acquire); }
