@@ -249,7 +249,7 @@ void World::open_record(Communicator& made, const Communicator::Members& members
 
 void World::drain() {
   if (!is_owned()) return;
-  messages_->drain();
+  messages_->drain([] { Process::get().poke_native(); });
   free_spare_carriers();
   messages_->serve_by_helper();  // until close(): the native call runs without the hook
   stop_hook();

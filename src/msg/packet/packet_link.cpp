@@ -23,6 +23,8 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
   direct_.is_looked_for = true;
   settle_.complete = &PacketLink::settled;
   settle_.kind = vci::Work::Kind::settle;
+  backlog_word_.complete = &PacketLink::told_backlog;
+  backlog_word_.owner = this;
   word_.owner = probe_.owner = direct_.owner = settle_.owner = this;
 }
 
@@ -156,6 +158,13 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
     if (more <= next_.load(std::memory_order_relaxed) - known) raise_limit(known + more);
   }
   return end <= limit_.load(std::memory_order_acquire);
+}
+
+bool PacketLink::has_unread() noexcept {
+  (void)find_room_slow(0);  // reads the credit word
+  // relaxed, both: a hint
+  return next_.load(std::memory_order_relaxed) !=
+         limit_.load(std::memory_order_relaxed) - peer_shape_.cells;
 }
 
 [[gnu::noinline]] void PacketLink::refuse_slow() noexcept {
@@ -559,6 +568,36 @@ void PacketLink::told(net::Operation& operation, Status status) {
     link.post_word_locked();
   else
     link.is_telling_.store(false, std::memory_order_release);  // pairs with is_quiet()
+}
+
+void PacketLink::tell_backlog() noexcept {
+  // seq_cst: pairs with told_backlog(). One of the two sees the other's store.
+  if (!is_telling_backlog_.exchange(true, std::memory_order_seq_cst)) post_backlog_word();
+}
+
+/// @pre this thread has set is_telling_backlog_
+void PacketLink::post_backlog_word() noexcept {
+  has_told_backlog_ = has_backlog_.load(std::memory_order_seq_cst);  // as set_backlog()
+  const std::uint64_t word = has_told_backlog_ ? kHasBacklog : 0;
+  std::memcpy(backlog_word_.small, &word, sizeof word);
+  backlog_word_.kind = vci::Work::Kind::small;
+  backlog_word_.small_bytes = sizeof word;
+  backlog_word_.link = link_.get();
+  backlog_word_.transfer.remote = peer_ring_;
+  backlog_word_.transfer.remote.address += 2 * sizeof word;
+  lane_.vci().post(backlog_word_);
+}
+
+void PacketLink::told_backlog(net::Operation& operation, Status status) {
+  PacketLink& link = *static_cast<OwnWork&>(operation).owner;
+  if (!status.ok()) link.fail_locked(status);
+  const bool told = link.has_told_backlog_;
+  // seq_cst, all: pairs with set_backlog() and tell_backlog(). The lane's lock keeps the link
+  // alive.
+  link.is_telling_backlog_.exchange(false, std::memory_order_seq_cst);
+  if (status.ok() && link.has_backlog_.load(std::memory_order_seq_cst) != told &&
+      !link.is_telling_backlog_.exchange(true, std::memory_order_seq_cst))
+    link.post_backlog_word();
 }
 
 void PacketLink::probed(net::Operation& operation, Status status) {

@@ -138,6 +138,23 @@ class PacketLink final {
   Result<net::Post> post(Packet& packet, const PacketHeader& header,
                          std::uint32_t payload_bytes) noexcept;
 
+  /// The caller's records wait for room, or no longer do: sets what tell_backlog() tells. The
+  /// caller orders the calls. seq_cst: pairs with told_backlog(): store, then look.
+  void set_backlog(bool has) noexcept { has_backlog_.exchange(has, std::memory_order_seq_cst); }
+  /// Writes that into the peer's memory, unless a thread does already. With no lock of the caller's
+  /// that a callback may take.
+  void tell_backlog() noexcept;
+  /// Has the peer said so of its records? A hint.
+  bool has_peer_backlog() const noexcept { return inbox_->has_peer_backlog(); }
+  /// May the peer's ring hold records that the peer has not read?
+  bool has_unread() noexcept;
+  /// Changes with each post, with each record from the peer, and with each report of room.
+  std::uint64_t activity() const noexcept {
+    // relaxed: numbers
+    return next_.load(std::memory_order_relaxed) + limit_.load(std::memory_order_relaxed) +
+           inbox_->freed();
+  }
+
   /// Offers the held record to the listener again. Not from a callback.
   void resume();
   /// For reads and writes of the peer's memory, by works on the same lane.
@@ -163,6 +180,7 @@ class PacketLink final {
   bool is_quiet() const noexcept {
     return completed_.load(std::memory_order_acquire) == next_.load(std::memory_order_relaxed) &&
            !is_telling_.load(std::memory_order_acquire) &&
+           !is_telling_backlog_.load(std::memory_order_acquire) &&
            !is_probing_.load(std::memory_order_acquire) &&
            !is_settling_.load(std::memory_order_acquire);
   }
@@ -223,11 +241,13 @@ class PacketLink final {
   bool is_word_due_locked() const noexcept;
   bool is_credit_due_locked() const noexcept;
   void post_word_locked() noexcept;
+  void post_backlog_word() noexcept;
   void fail_locked(Status status);
   void complete_locked(std::uint32_t cells, Status status);
   static void sent(net::Operation& operation, Status status);
   static void sent_directly(net::Operation& operation, Status status);
   static void told(net::Operation& operation, Status status);
+  static void told_backlog(net::Operation& operation, Status status);
   static void probed(net::Operation& operation, Status status);
   static void settled(net::Operation& operation, Status status);
   static void greeted(net::Operation& operation, Status status);
@@ -262,6 +282,11 @@ class PacketLink final {
   std::atomic<std::uint64_t> told_;
   std::atomic<std::uint32_t> refusals_{0};
   std::atomic<bool> is_probing_{false};
+
+  // Written where records find no room.
+  std::atomic<bool> has_backlog_{false}, is_telling_backlog_{false};
+  OwnWork backlog_word_;  // of the thread that has set is_telling_backlog_
+  bool has_told_backlog_ = false;
 
   // With the lane's lock held.
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> completed_{0};  // number of positions
