@@ -12,6 +12,8 @@
 #include "mpi/abi/handles.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
+#include "mpi/p2p/call.hpp"
+#include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/messages.hpp"
 #include "mpi/p2p/progress_hook.hpp"
 #include "mpi/world/process.hpp"
@@ -35,6 +37,7 @@ constexpr std::uint16_t kFamily = 2;
 constexpr std::uint16_t kFamily = 3;
 #endif
 
+constexpr int kLeastTagMax = 32767;  // MPI 5.0, 9.1.2
 constexpr const char* kOwnedText = "point-to-point messages are carried by Larklane";
 constexpr const char* kWithHook = ", with the MPI's progress hook";
 constexpr const char* kWithoutHook = ", without a progress hook in the MPI";
@@ -154,6 +157,12 @@ void World::open(Process& process) {
   begin(process, engine->plane());
   if (!decide(process)) return end_messages();
   // relaxed: see is_owned()
+  find_completed_send();
+  int* tag_bound = nullptr;
+  int flag = 0;
+  next_pmpi().Comm_get_attr(handles().comm_world, MPI_TAG_UB, &tag_bound, &flag);
+  set_tag_max(flag != 0 ? *tag_bound : kLeastTagMax);
+  take_message_calls();
   detail::is_owned.store(true, std::memory_order_relaxed);
   const bool has_hook = process.config().p2p_hook && start_hook(messages_->engine());
   const std::string text = kOwnedText + std::string(has_hook ? kWithHook : kWithoutHook);
@@ -241,6 +250,7 @@ void World::open_record(Communicator& made, const Communicator::Members& members
 void World::drain() {
   if (!is_owned()) return;
   messages_->drain();
+  free_spare_carriers();
   messages_->serve_by_helper();  // until close(): the native call runs without the hook
   stop_hook();
 }

@@ -32,6 +32,14 @@ Outcome outcome(const Pending& pending) noexcept {
 
 void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
+std::uint32_t progress(const Pending& waits_for) noexcept {
+  return waits_for.lane->engine().progress(*waits_for.lane);
+}
+
+std::uint32_t poll(const Pending& waits_for) noexcept {
+  return waits_for.lane->engine().poll(*waits_for.lane);
+}
+
 // --- its parts ----------------------------------------------------------------------------------
 
 Status Communicator::prepare(std::span<const int> members, int own_rank, const Hints& hints) {

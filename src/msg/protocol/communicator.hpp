@@ -55,6 +55,9 @@ struct Outcome {
 Outcome outcome(const Pending& pending) noexcept;
 /// Gives it back to its lane. @pre is_done(); no other thread uses it, cancel() included
 void release(Pending& pending) noexcept;
+/// As Communicator::progress() and poll(), also after its communicator's close(). @pre not released
+std::uint32_t progress(const Pending& waits_for) noexcept;
+std::uint32_t poll(const Pending& waits_for) noexcept;
 
 /// A message that take() has removed from the matching: MPI_Message. It belongs to the caller until
 /// Communicator::receive() of it. It may outlive the communicator's close().

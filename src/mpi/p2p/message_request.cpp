@@ -1,0 +1,292 @@
+#include "mpi/p2p/message_request.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "mpi/partitioned/carrier.hpp"
+#include "mpi/requests/error.hpp"
+#include "mpi/requests/status.hpp"
+#include "mpi/world/communicator.hpp"
+#include "mpi/world/process.hpp"
+
+namespace larklane::mpi::p2p {
+
+namespace detail {
+constinit std::atomic<std::size_t> freed_count{0};
+}
+
+/// Inactive requests: a list of each thread, and one of all threads. Thread safety: thread-safe.
+class SparePool {
+ public:
+  static SparePool& get() noexcept {
+    static SparePool* const pool = new SparePool;
+    return *pool;
+  }
+
+  MessageRequest* take() noexcept {
+    if (MessageRequest* const first = own_.first) [[likely]] {
+      own_.first = first->next_spare_;
+      --own_.count;
+      return first;
+    }
+    return take_slow();
+  }
+  void give(MessageRequest& request) noexcept {
+    if (own_.count >= kOwnMax) [[unlikely]]
+      return_own(kOwnMax / 2);
+    request.next_spare_ = own_.first;
+    own_.first = &request;
+    ++own_.count;
+  }
+  std::vector<MessageRequest*> take_all() noexcept {
+    return_own(0);
+    const std::scoped_lock lock(mutex_);
+    std::vector<MessageRequest*> all;
+    while (first_ != nullptr) all.push_back(std::exchange(first_, first_->next_spare_));
+    return all;
+  }
+
+ private:
+  static constexpr std::uint32_t kOwnMax = 256;
+  struct Own {
+    MessageRequest* first;
+    std::uint32_t count;
+  };
+  /// Returns the thread's list when the thread ends.
+  struct Returner {
+    ~Returner() { SparePool::get().return_own(0); }
+  };
+
+  [[gnu::noinline]] MessageRequest* take_slow() noexcept {
+    static thread_local const Returner returner;
+    static_cast<void>(&returner);
+    const std::scoped_lock lock(mutex_);
+    for (; first_ != nullptr && own_.count < kOwnMax / 4; ++own_.count) {
+      MessageRequest* const moved = std::exchange(first_, first_->next_spare_);
+      moved->next_spare_ = own_.first;
+      own_.first = moved;
+    }
+    if (own_.first == nullptr) return nullptr;
+    --own_.count;
+    return std::exchange(own_.first, own_.first->next_spare_);
+  }
+  /// Down to `keep`.
+  [[gnu::noinline]] void return_own(std::uint32_t keep) noexcept {
+    const std::scoped_lock lock(mutex_);
+    for (; own_.count > keep; --own_.count) {
+      MessageRequest* const moved = std::exchange(own_.first, own_.first->next_spare_);
+      moved->next_spare_ = first_;
+      first_ = moved;
+    }
+  }
+
+  static inline thread_local constinit Own own_{nullptr, 0};
+  std::mutex mutex_;
+  MessageRequest* first_ = nullptr;  // guarded by mutex_
+};
+
+namespace {
+
+/// Transfers without a request. Never destroyed. Thread safety: thread-safe through its mutex.
+struct Freed {
+  std::mutex mutex;
+  std::vector<MessageRequest*> requests;
+
+  static Freed& get() noexcept {
+    static Freed* const freed = new Freed;
+    return *freed;
+  }
+};
+
+/// A send that is complete from the start; one for all of them. Thread safety: immutable.
+class CompletedSend final : public Request {
+ public:
+  CompletedSend() noexcept : Request(Kind::message) {}
+  bool is_active() const noexcept override { return true; }
+  Completion poll(Pass&) override { return Completion::complete; }
+  void fill(MPI_Status* status) const override { set_empty(status); }
+  int failure_code() const override { return MPI_SUCCESS; }
+  void finish(MPI_Request* handle) override { *handle = handles().request_null; }
+  Status start() override { return Errc::kWrongKind; }
+  int cancel() override { return MPI_SUCCESS; }
+  int free(MPI_Request* handle) override {
+    finish(handle);
+    return MPI_SUCCESS;
+  }
+  MPI_Comm error_target() const noexcept override { return handles().comm_world; }
+  std::string description() const override { return "send"; }
+};
+
+CompletedSend completed_send;
+constinit std::atomic<bool> has_completed_send{false};  // relaxed: set in MPI_Init
+MPI_Request completed_send_handle{};
+
+MessageRequest* make_request(const Call& call, int* code) {
+  try {
+    auto made = std::make_unique<MessageRequest>();
+    return made.release();
+  } catch (const std::bad_alloc&) {
+    *code = call.refuse(MPI_ERR_NO_MEM, "no memory for a request");
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+MessageRequest* MessageRequest::take(const Call& call, int* code) {
+  if (MessageRequest* const spare = SparePool::get().take()) [[likely]]
+    return spare;
+  MessageRequest* const made = make_request(call, code);
+  if (made == nullptr) return nullptr;
+  const int result = make_carrier(0, handles().byte, &made->carrier_);
+  if (result != MPI_SUCCESS) {
+    delete made;
+    *code = raise_code_at(call.comm, result);
+    return nullptr;
+  }
+  add_carrier(made->carrier_, made);
+  return made;
+}
+
+Transfer& MessageRequest::second(std::unique_ptr<std::byte[]> copy) {
+  second_.emplace();
+  second_->copy = std::move(copy);
+  return second_->transfer;
+}
+
+void MessageRequest::activate(const Call& call, const Peer& peer, MPI_Request* handle) noexcept {
+  comm_.store(call.comm, std::memory_order_relaxed);
+  peer_ = peer.rank;
+  tag_ = peer.tag;
+  is_active_ = true;
+  *handle = carrier_;
+}
+
+void MessageRequest::give_back() noexcept {
+  transfer_.reset();
+  second_.reset();
+  is_active_ = false;
+  comm_.store(handles().comm_null, std::memory_order_relaxed);
+  if (record_ != nullptr) [[unlikely]] {
+    // relaxed: the program orders the end of a communicator and of its requests
+    record_->request_count.fetch_sub(1, std::memory_order_relaxed);
+    record_.reset();
+  }
+  SparePool::get().give(*this);
+}
+
+Completion MessageRequest::poll_own(Pass& pass) {
+  bool is_done = transfer_.poll(pass);
+  if (second_) [[unlikely]]
+    is_done = second_->transfer.poll(pass) && is_done;
+  if (!is_done) return Completion::pending;
+  const bool has_failed = transfer_.has_failed() || (second_ && second_->transfer.has_failed());
+  return has_failed ? Completion::failed : Completion::complete;
+}
+
+int MessageRequest::failure_code() const {
+  return (transfer_.has_failed() ? transfer_ : second_->transfer).failure_code(description());
+}
+
+void MessageRequest::finish(MPI_Request* handle) {
+  *handle = handles().request_null;
+  give_back();
+}
+
+int MessageRequest::cancel() {
+  if (!second_) static_cast<void>(transfer_.cancel());
+  return MPI_SUCCESS;
+}
+
+int MessageRequest::free(MPI_Request* handle) {
+  Pass pass;
+  if (is_over(poll(pass))) {
+    finish(handle);
+    return MPI_SUCCESS;
+  }
+  Freed& freed = Freed::get();
+  const std::scoped_lock lock(freed.mutex);
+  try {
+    freed.requests.push_back(this);
+  } catch (const std::bad_alloc&) {
+    return raise_at(error_target(), MPI_ERR_NO_MEM, "MPI_Request_free on " + description());
+  }
+  detail::freed_count.store(freed.requests.size(), std::memory_order_relaxed);
+  *handle = handles().request_null;
+  return MPI_SUCCESS;
+}
+
+MPI_Comm MessageRequest::error_target() const noexcept {
+  return record_ != nullptr ? record_->error_target() : comm_.load(std::memory_order_relaxed);
+}
+
+std::string MessageRequest::description() const {
+  const std::string peer = peer_ == MPI_ANY_SOURCE ? "any rank" : "rank " + std::to_string(peer_);
+  const std::string tag = tag_ == MPI_ANY_TAG ? "any tag" : "tag " + std::to_string(tag_);
+  return (transfer_.is_receive() ? "receive from " : "send to ") + peer + ", " + tag;
+}
+
+void MessageRequest::keep_target(MPI_Comm freed, const std::shared_ptr<Communicator>& record) {
+  if (comm_.load(std::memory_order_relaxed) != freed || record_ != nullptr) return;
+  record_ = record;
+  record->request_count.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in give_back()
+}
+
+void look_at_freed() noexcept {
+  Freed& freed = Freed::get();
+  const std::unique_lock lock(freed.mutex, std::try_to_lock);
+  if (!lock) return;
+  std::erase_if(freed.requests, [](MessageRequest* request) {
+    Pass pass;
+    if (!is_over(request->poll_own(pass))) return false;
+    request->give_back();
+    return true;
+  });
+  detail::freed_count.store(freed.requests.size(), std::memory_order_relaxed);
+}
+
+void free_spare_carriers() noexcept {
+  look_at_freed();
+  for (MessageRequest* const spare : SparePool::get().take_all()) spare->free_carrier();
+}
+
+void MessageRequest::free_carrier() noexcept {
+  remove_carrier(carrier_);
+  next_pmpi().Request_free(&carrier_);
+  delete this;
+}
+
+bool give_completed_send(MPI_Request* handle) noexcept {
+  if (!has_completed_send.load(std::memory_order_relaxed)) return false;
+  *handle = completed_send_handle;
+  return true;
+}
+
+void find_completed_send() {
+  const Next& real = next_pmpi();
+  const auto begin = [&](MPI_Request* handle) {
+    return real.Isend(nullptr, 0, handles().byte, MPI_PROC_NULL, 0, Process::get().private_comm(),
+                      handle) == MPI_SUCCESS;
+  };
+  MPI_Request first, second;
+  if (!begin(&first)) return;
+  if (!begin(&second)) return static_cast<void>(real.Wait(&first, MPI_STATUS_IGNORE));
+  const bool is_shared = first == second && first != handles().request_null;
+  completed_send_handle = first;
+  real.Wait(&first, MPI_STATUS_IGNORE);
+  real.Wait(&second, MPI_STATUS_IGNORE);
+  if (!is_shared) return;
+  // The handle stays good after both waits.
+  for (int round = 0; round < 3; ++round) {
+    MPI_Request handle = completed_send_handle;
+    int flag = 0;
+    if (real.Test(&handle, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS || flag == 0) return;
+  }
+  add_carrier(completed_send_handle, &completed_send);
+  has_completed_send.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace larklane::mpi::p2p
