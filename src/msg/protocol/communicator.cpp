@@ -45,7 +45,7 @@ thread_local constinit Communicator::Miss Communicator::last_miss_{};
 // --- its parts ----------------------------------------------------------------------------------
 
 Communicator::Communicator(Engine& engine, const ContextId& id) noexcept
-    : engine_(engine), id_(id), number_([] {
+    : engine_(engine), eager_bytes_max_(engine.eager_bytes_max()), id_(id), number_([] {
         static std::atomic<std::uint64_t> last{0};
         return last.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: a number
       }()) {}
@@ -62,9 +62,6 @@ Status Communicator::prepare(std::span<const int> members, int own_rank, const H
   own_rank_ = own_rank;
   return {};
 }
-
-Communicator::Communicator(Engine& engine, const ContextId& id) noexcept
-    : engine_(engine), eager_bytes_max_(engine.eager_bytes_max()), id_(id) {}
 
 Communicator::~Communicator() {
   for (std::uint32_t index = 0; ways_ != nullptr && index < ways_count_; ++index)
