@@ -2,6 +2,7 @@
 // The message engine of one process: its lanes, its connections, its matching spaces, and the
 // memory that peers may use.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -173,6 +174,11 @@ class Engine final : private vci::VciPool::Receivers {
   std::uint32_t try_progress(std::uint32_t records_max, std::uint64_t bytes_max) noexcept;
   Communicators& communicators() noexcept { return communicators_; }
   std::uint32_t lane_count_max() const noexcept { return pool_.count_max(); }
+  /// Lanes that exist.
+  std::uint32_t lane_count() const noexcept {
+    return static_cast<std::uint32_t>(std::ranges::count_if(
+        made_, [](const auto& lane) { return lane.load(std::memory_order_relaxed) != nullptr; }));
+  }
   /// Takes each lane's lock once: returns when no callback of before runs any more.
   void with_each_lane_idle() noexcept {
     pool_.for_each([](vci::Vci& vci) { vci.exclusively([] {}); });
