@@ -1,7 +1,7 @@
 // Random messages against a plain model.
 //
 // usage: random [--seed N] [--messages N | --seconds N] [--threads N] [--largest BYTES] [--deadline
-// SECONDS] [--avoid replace|get_status|isendrecv]...
+// SECONDS] [--avoid replace|get_status|isendrecv|buffered|matched|persistent]...
 //
 // Thread t of each process is a member of team t. All members make the same plan from the seed
 // (plan.c): batches of messages of many sizes, types, modes, tags and communicators, with receives,
@@ -300,6 +300,12 @@ static int parse(int argc, char** argv) {
       avoided.replaced_structures = true;
     else if (strcmp(argv[i + 1], "isendrecv") == 0)
       avoided.isendrecv = true;
+    else if (strcmp(argv[i + 1], "buffered") == 0)
+      avoided.buffered = true;
+    else if (strcmp(argv[i + 1], "matched") == 0)
+      avoided.matched = true;
+    else if (strcmp(argv[i + 1], "persistent") == 0)
+      avoided.persistent = true;
     else if (strcmp(argv[i + 1], "get_status") == 0)
       avoided.persistent_get_status = true;
     else
@@ -313,7 +319,7 @@ int main(int argc, char** argv) {
     fputs(
         "usage: random [--seed N] [--messages N | --seconds N] [--threads N] [--largest BYTES] "
         "[--deadline SECONDS] "
-        "[--avoid replace|get_status|isendrecv]...\n",
+        "[--avoid replace|get_status|isendrecv|buffered|matched|persistent]...\n",
         stderr);
     return 2;
   }

@@ -76,8 +76,8 @@ void plan_channels(Planner* planner, Channel* channels) {
     channel->from = random_layout(random, channel->base, channel->elements, 0);
     channel->to = random_layout(random, channel->base, channel->elements, between(random, 0, 9));
     channel->any_source = one_in(random, 3);
-    channel->is_sender_persistent = !one_in(random, 4);
-    channel->is_receiver_persistent = !one_in(random, 4);
+    channel->is_sender_persistent = !one_in(random, 4) && !avoided.persistent;
+    channel->is_receiver_persistent = !one_in(random, 4) && !avoided.persistent;
   }
 }
 
@@ -302,7 +302,8 @@ static void choose_receive(Planner* planner, Message* message) {
     message->to = random_layout(random, message->base, message->elements,
                                 one_in(random, 2) ? between(random, 0, 40) : 0);
     if (message->send_at < message->receive_at && !message->is_raced && !one_in(random, 3)) {
-      message->receive = (ReceiveKind)between(random, kRecv, kImprobeMrecv);
+      message->receive =
+          (ReceiveKind)between(random, kRecv, avoided.matched ? kIprobeRecv : kImprobeMrecv);
     }
   }
 }
@@ -324,6 +325,9 @@ static void choose_send(Planner* planner, Message* message, int fence_at, Choice
     const bool is_known = message->source == message->target ||
                           (message->receive_at < fence_at && fence_at < message->send_at);
     if (is_known && one_in(random, 2)) message->send = one_in(random, 2) ? kRsend : kIrsend;
+  }
+  if (message->send == kBsend || message->send == kIbsend) {
+    if (avoided.buffered) message->send = kIsend;
   }
   if (message->send == kBsend || message->send == kIbsend) {
     const long long bytes = (long long)bytes_of(message->base, message->elements);

@@ -182,9 +182,10 @@ void plan_channels(Planner* planner, Channel* channels);
 
 /// Calls that an MPI is known to get wrong without Larklane: not made.
 typedef struct Avoided {
-  bool replaced_structures;    ///< MPICH 5: Sendrecv_replace of a long structure fails with
-                               ///< MPI_ERR_TYPE
-  bool isendrecv;              ///< MPICH 4: releases its types once too often
+  bool buffered, matched, persistent;  ///< to find a fault: no such calls
+  bool replaced_structures;            ///< MPICH 5: Sendrecv_replace of a long structure fails with
+                                       ///< MPI_ERR_TYPE
+  bool isendrecv;                      ///< MPICH 4: releases its types once too often
   bool persistent_get_status;  ///< MPICH 5: Request_get_status makes a persistent request inactive,
                                ///< its status empty
 } Avoided;

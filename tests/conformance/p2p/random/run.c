@@ -438,7 +438,8 @@ static void gather_one(Team* team, int number, int largest) {
   MPI_Status status;
   MPI_Message taken;
   MPI_Request request = MPI_REQUEST_NULL;
-  const ReceiveKind kind = (ReceiveKind)between(&team->random, kRecv, kIrecv);
+  ReceiveKind kind = (ReceiveKind)between(&team->random, kRecv, kIrecv);
+  if (avoided.matched && kind > kIprobeRecv) kind = kIrecv;
   if (kind == kIrecv) {
     DOING("MPI_Irecv of any message");
     MUST(MPI_Irecv(operation.buffer, largest, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, on, &request));
