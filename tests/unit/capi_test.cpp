@@ -105,8 +105,6 @@ TEST(Capi, NullHandlesAreRefusedByName) {
   larklane_completion completion = LARKLANE_COMPLETION_INIT;
   larklane_remote_region remote = LARKLANE_REMOTE_REGION_INIT;
   larklane_completion_object* object = nullptr;
-  larklane_region* region = nullptr;
-  void* start = nullptr;
   const int refused = LARKLANE_ERR_INVALID_ARGUMENT;
   expect_refused(larklane_context_create(nullptr), refused,
                  "larklane_context_create: invalid argument: context_p is null");
@@ -115,8 +113,6 @@ TEST(Capi, NullHandlesAreRefusedByName) {
   expect_refused(larklane_context_fence(nullptr), refused, "larklane_context_fence");
   expect_refused(larklane_vci_create(nullptr, &vci), refused, "context is null");
   expect_refused(larklane_vci_progress(nullptr, nullptr), refused, "vci is null");
-  expect_refused(larklane_region_allocate(nullptr, 8, &region), refused, "context is null");
-  expect_refused(larklane_region_start(nullptr, &start), refused, "region is null");
   expect_refused(larklane_region_remote(nullptr, &remote), refused, "region is null");
   expect_refused(larklane_synchronizer_create(nullptr, 1, &object), refused, "context is null");
   expect_refused(larklane_queue_create(nullptr, &object), refused, "context is null");
@@ -137,8 +133,6 @@ TEST(Capi, NullHandlesAreRefusedByName) {
   EXPECT_EQ(post, LARKLANE_RETRY);
   EXPECT_EQ(vci, nullptr);
   EXPECT_EQ(object, nullptr);
-  EXPECT_EQ(region, nullptr);
-  EXPECT_EQ(start, nullptr);
 }
 
 TEST(Capi, DestroyingNothingIsLegal) {
@@ -383,50 +377,6 @@ TEST_F(CapiTest, MemoryOfAPeerIsWrittenReadAndCounted) {
   EXPECT_EQ(words[0] + words[2] + words[3], 0u);
   expect_ok(larklane_region_free(region));
   expect_ok(larklane_region_free(real_region));
-}
-
-TEST_F(CapiTest, PutsAndGetsOfAnAllocatedRegionAreDone) {
-  constexpr std::uint64_t kWords = 512;
-  larklane_region* region = nullptr;
-  larklane_remote_region remote = LARKLANE_REMOTE_REGION_INIT;
-  void* start = nullptr;
-  expect_refused(larklane_region_allocate(context_, 8, nullptr), LARKLANE_ERR_INVALID_ARGUMENT,
-                 "region_p is null");
-  expect_ok(larklane_region_allocate(context_, kWords * 8, &region));
-  expect_refused(larklane_region_start(region, nullptr), LARKLANE_ERR_INVALID_ARGUMENT,
-                 "start_p is null");
-  expect_ok(larklane_region_start(region, &start));
-  expect_ok(larklane_region_remote(region, &remote));
-  EXPECT_EQ(remote.bytes, kWords * 8);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(start) % 64, 0u);
-  const auto* const words = static_cast<const std::uint64_t*>(start);
-  for (std::uint64_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], 0u) << i;
-
-  larklane_post_options options = LARKLANE_POST_OPTIONS_INIT;  // signals only what is not done
-  options.completion = queue_;
-  std::vector<std::uint64_t> put(kWords), got(kWords);
-  std::iota(put.begin(), put.end(), std::uint64_t{1});
-  for (const std::uint64_t count : {std::uint64_t{1}, kWords - 1}) {
-    EXPECT_EQ(posted([&](larklane_post* post) {
-                return larklane_post_put(vci_, &remote, 8, put.data(), count * 8, 0, 0, nullptr,
-                                         post);
-              }),
-              LARKLANE_DONE);
-    EXPECT_EQ(words[0], 0u);
-    for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ(words[1 + i], put[i]) << i;
-    EXPECT_EQ(posted([&](larklane_post* post) {
-                return larklane_post_get(vci_, &remote, 8, got.data(), count * 8, 0, 0, &options,
-                                         post);
-              }),
-              LARKLANE_DONE);
-    for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ(got[i], put[i]) << i;
-  }
-  expect_ok(larklane_region_free(region));
-  larklane_region* none = nullptr;
-  expect_ok(larklane_region_allocate(context_, 0, &none));
-  expect_ok(larklane_region_free(none));
-  expect_refused(larklane_region_allocate(context_, UINT64_MAX, &none), LARKLANE_ERR_NO_MEMORY,
-                 "larklane_region_allocate: no memory");
 }
 
 TEST_F(CapiTest, ASynchronizerKeepsItsCompletions) {
