@@ -17,6 +17,7 @@
 #include "mpi/p2p/messages.hpp"
 #include "mpi/p2p/progress_hook.hpp"
 #include "mpi/p2p/tally.hpp"
+#include "mpi/partitioned/device_memory.hpp"
 #include "mpi/world/process.hpp"
 #include "mpi/world/summary.hpp"
 
@@ -181,6 +182,8 @@ bool World::decide(Process& process) {
     agreement_->object({Objection::several_hosts, rank_});
   else if (!messages_)
     agreement_->object({Objection::unusable, rank_});
+  else if (has_device_driver())
+    agreement_->object({Objection::devices, rank_});
   else
     agreement_->agree(1);
   Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
