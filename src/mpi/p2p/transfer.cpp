@@ -66,14 +66,14 @@ int Transfer::refuse(const Call& call, Status status, int peer) {
   return call.refuse(status, peer);
 }
 
-int Transfer::receive(const Call& call, msg::Taken& message, void* buffer, MPI_Count count,
+int Transfer::receive(const Call& call, msg::Taken*& message, void* buffer, MPI_Count count,
                       MPI_Datatype datatype) {
   Payload payload;
   int code = find_payload(call, buffer, count, datatype, &payload);
   if (code != MPI_SUCCESS) return code;
   if (payload.is_scattered) code = make_room(call, payload, datatype);
   if (code != MPI_SUCCESS) return code;
-  auto posted = msg::Communicator::receive(message, payload.user_bytes());
+  auto posted = msg::Communicator::receive(*std::exchange(message, nullptr), payload.user_bytes());
   if (!posted) return refuse(call, posted.error(), MPI_ANY_SOURCE);
   pending_ = *posted;
   is_receive_ = true;

@@ -71,8 +71,8 @@ class Transfer {
     is_receive_ = true;
     return MPI_SUCCESS;
   }
-  /// Of a matched message, which is used up. @return as above
-  int receive(const Call& call, msg::Taken& message, void* buffer, MPI_Count count,
+  /// Of a matched message; it becomes null once it is used up. @return as above
+  int receive(const Call& call, msg::Taken*& message, void* buffer, MPI_Count count,
               MPI_Datatype datatype);
 
   /// From MPI_PROC_NULL: complete at once.

@@ -13,6 +13,7 @@
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
 #include "mpi/p2p/call.hpp"
+#include "mpi/p2p/matched_probe.hpp"
 #include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/messages.hpp"
 #include "mpi/p2p/progress_hook.hpp"
@@ -268,6 +269,7 @@ void World::drain() {
   if (!is_owned()) return;
   messages_->drain([] { Process::get().poke_native(); });
   free_spare_carriers();
+  free_spare_message_handles();
   messages_->serve_by_helper();  // until close(): the native call runs without the hook
   stop_hook();
 }
