@@ -80,6 +80,23 @@ int Transfer::receive(const Call& call, msg::Taken*& message, void* buffer, MPI_
   return MPI_SUCCESS;
 }
 
+Status Transfer::post_send(const Peer& to, msg::Communicator::Mode mode,
+                           msg::UserBytes from) noexcept {
+  auto posted = to.communicator.send(to.rank, static_cast<std::uint32_t>(to.tag), from, mode);
+  if (!posted) return posted.error();
+  tally.note_sent(from.bytes);
+  pending_ = *posted;
+  return {};
+}
+
+Status Transfer::post_receive(const Peer& from, msg::UserBytes to) noexcept {
+  auto posted = from.communicator.receive(source_of(from), tag_of(from), to);
+  if (!posted) return posted.error();
+  pending_ = *posted;
+  is_receive_ = true;
+  return {};
+}
+
 int Transfer::receive_null() noexcept {
   is_receive_ = true;
   outcome_.envelope = {MPI_PROC_NULL, static_cast<std::uint32_t>(MPI_ANY_TAG), 0};
@@ -87,8 +104,7 @@ int Transfer::receive_null() noexcept {
 }
 
 void Transfer::end_packed() {
-  if (is_receive_ && outcome_.status.ok() && !outcome_.is_cancelled)
-    packed_->unpack(outcome_.envelope.bytes);
+  if (const std::uint64_t received = received_bytes(); received != 0) packed_->unpack(received);
   packed_.reset();
 }
 
