@@ -1,4 +1,4 @@
-// MPI_Send_init, MPI_Ssend_init, MPI_Rsend_init and MPI_Recv_init.
+// MPI_Send_init, MPI_Ssend_init, MPI_Rsend_init, MPI_Bsend_init and MPI_Recv_init.
 //
 // The carrier is the MPI's own request with the same arguments, which is never started.
 
@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "mpi/p2p/buffered.hpp"
 #include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/target.hpp"
 #include "mpi/requests/error.hpp"
@@ -14,7 +15,7 @@
 namespace larklane::mpi::p2p {
 namespace {
 
-enum class Mode : std::uint8_t { standard, synchronous, receive };
+enum class Mode : std::uint8_t { standard, synchronous, buffered, receive };
 
 /// The arguments of an init call. Thread safety: immutable.
 struct Arguments {
@@ -110,6 +111,8 @@ Status PersistentRequest::post(const Peer& peer) {
     return {};
   }
   if (packed_ != nullptr) packed_->pack(bytes_.bytes);
+  // The copy completes without the request.
+  if (mode_ == Mode::buffered) return send_buffered(peer, bytes_, nullptr, &problem_);
   return transfer_.post_send(peer,
                              mode_ == Mode::synchronous ? msg::Communicator::Mode::synchronous
                                                         : msg::Communicator::Mode::standard,
@@ -208,6 +211,7 @@ namespace larklane::mpi::face {
 #define LARKLANE_EACH(Count, suffix)                         \
   LARKLANE_SEND_INIT(Send_init##suffix, Count, standard)     \
   LARKLANE_SEND_INIT(Rsend_init##suffix, Count, standard)    \
+  LARKLANE_SEND_INIT(Bsend_init##suffix, Count, buffered)    \
   LARKLANE_SEND_INIT(Ssend_init##suffix, Count, synchronous) \
   LARKLANE_INIT(Recv_init##suffix, Count, void, receive, p2p::owner_of(comm, MPI_ANY_SOURCE))
 

@@ -12,6 +12,7 @@
 #include "mpi/abi/handles.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
+#include "mpi/p2p/buffered.hpp"
 #include "mpi/p2p/call.hpp"
 #include "mpi/p2p/matched_probe.hpp"
 #include "mpi/p2p/message_request.hpp"
@@ -276,6 +277,7 @@ void World::drain() {
 
 void World::close() {
   if (is_owned()) {
+    end_buffers();
     close_all_communicators();
     set_text(ownership_text() + "; " + counts_text());
   }
