@@ -182,6 +182,14 @@ std::uint32_t Vci::progress(std::uint32_t most) noexcept {
   return served;
 }
 
+std::uint32_t Vci::progress_patiently() noexcept {
+  const ProcessSection section;
+  lock_.lock();
+  const std::uint32_t served = turn_locked();
+  unlock();
+  return served;
+}
+
 std::uint32_t Vci::progress_by_asking() noexcept LARKLANE_NOT_FOLLOWED {
   const ProcessSection section;
   lock_.lock_word();

@@ -113,6 +113,8 @@ class Vci final {
     return !has_deferred_.load(std::memory_order_relaxed) && !has_joinable() &&
            owned_endpoint_->looks_empty() && receiver_.looks_empty();
   }
+  /// The same, but waits for the lock: leaves no arrival to a thread that is about to release it.
+  std::uint32_t progress_patiently() noexcept;
   /// Its endpoint is dead: each post fails, and nothing more arrives. acquire: pairs with
   /// turn_locked()'s release; earlier arrivals are served.
   bool is_dead() const noexcept { return is_dead_.load(std::memory_order_acquire); }

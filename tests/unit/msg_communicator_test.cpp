@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "msg/protocol/communicator.hpp"
 #include "unit/communicator_job.hpp"
 
@@ -426,6 +427,85 @@ TEST_F(CommunicatorShmTest, MessagesOfAllLengths) {
       EXPECT_TRUE(finish(sent).status.ok());
       EXPECT_EQ(into, from);
     }
+}
+
+/// Both networks: rings at stalls.
+class StallTest : public CommunicatorTest, public testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr std::uint64_t kStallNs = 200'000;
+  StallTest() : CommunicatorTest(options()) {}
+  static Job::Options options() {
+    Job::Options options = std::string(GetParam()) == "shm" ? over_shm() : Job::Options{};
+    options.stall_ns = kStallNs;
+    return options;
+  }
+  /// Rank `rank` waits for some stalls' time; others do nothing. @return rings
+  std::size_t rings_of(int rank) {
+    job_.at(rank).rung.clear();
+    const std::uint64_t until = now_ns() + 20 * kStallNs;
+    while (now_ns() < until) {
+      job_.wire.settle();
+      (void)engine(rank).progress_all();
+      engine(rank).look_for_stalls();
+    }
+    return job_.at(rank).rung.size();
+  }
+  void serve(int rank) {
+    job_.wire.settle();
+    while (engine(rank).serve_all() != 0) job_.wire.settle();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Networks, StallTest, testing::Values("loop", "shm"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST_P(StallTest, AWaitingSenderRingsOnceAStall) {
+  const auto all = open_all(1);
+  std::uint64_t value = 5;
+  send(*all[0], 1, 3, bytes_of(value));
+  expect_value(*all[1], 0, 3, 5);
+  EXPECT_EQ(rings_of(0), 0u);  // it waits for nothing
+  Pending* const first = send(*all[0], 1, 3, bytes_of(value), Mode::synchronous);
+  EXPECT_EQ(rings_of(0), 1u);
+  EXPECT_EQ(job_.at(0).rung, std::vector{1});
+  serve(1);
+  EXPECT_EQ(rings_of(0), 0u);  // the message lies there, without a receive
+  Pending* const second = send(*all[0], 1, 3, bytes_of(value), Mode::synchronous);
+  EXPECT_EQ(rings_of(0), 1u);
+  EXPECT_EQ(rings_of(1), 0u);
+  serve(1);
+  send(*all[1], 0, 4, bytes_of(value));
+  EXPECT_EQ(rings_of(0), 0u);  // that message says that the peer has read all
+  expect_value(*all[0], 1, 4, 5);
+  expect_value(*all[1], 0, 3, 5);
+  expect_value(*all[1], 0, 3, 5);
+  EXPECT_TRUE(finish(first).status.ok());
+  EXPECT_TRUE(finish(second).status.ok());
+}
+
+TEST_P(StallTest, AWaitingReceiverRingsUntilTheBacklogIsOut) {
+  constexpr std::uint64_t kMessages = 200;
+  const auto all = open_all(1);
+  job_.settle();
+  std::uint64_t value = 0;
+  send(*all[0], 1, 3, bytes_of(value));
+  expect_value(*all[1], 0, 3, 0);
+  for (std::uint64_t nth = 1; nth <= kMessages; ++nth) send(*all[0], 1, 3, bytes_of(nth));
+  for (std::uint64_t got = 1; got <= kMessages;) {
+    std::uint64_t into = 0;
+    Pending& received = receive(*all[1], 0, 3, bytes_of(into));
+    serve(1);
+    while (!is_done(received)) {
+      std::size_t rings = 0;
+      for (int time = 0; time < 50 && rings == 0 && !is_done(received); ++time) rings = rings_of(1);
+      if (is_done(received)) break;
+      ASSERT_GT(rings, 0u) << got;
+      ASSERT_EQ(job_.at(1).rung.front(), 0);
+      serve(0);
+    }
+    EXPECT_EQ(into, got++);
+    release(received);
+  }
+  EXPECT_EQ(rings_of(1), 0u);
 }
 
 }  // namespace

@@ -104,6 +104,10 @@ class PacketInbox final {
   bool is_peer_watching() const noexcept {
     return std::atomic_ref(lines_[0].words[1]).load(std::memory_order_relaxed) == kWatched;
   }
+  /// Do records of the peer wait for room in this ring? relaxed: a hint, read again and again.
+  bool has_peer_backlog() const noexcept {
+    return std::atomic_ref(lines_[0].words[2]).load(std::memory_order_relaxed) == kHasBacklog;
+  }
 
  private:
   struct alignas(kCellBytes) Line {

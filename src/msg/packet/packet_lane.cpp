@@ -116,6 +116,13 @@ bool PacketLane::looks_empty() const noexcept {
   return true;
 }
 
+bool PacketLane::look_at_all_locked() noexcept {
+  bool is_whole = true;
+  for (PacketLink* const link : slots_)
+    if (link != nullptr) is_whole &= link->look_whole_locked();
+  return is_whole;
+}
+
 /// Estimates the calls that the peer makes before this side answers. In a row, the peer sends as
 /// many records as in its last row; or, if it has sent more already, a quarter of those again. Each
 /// call brings as many as this look has found. If these are many, polls are dear: the peers wait

@@ -39,6 +39,9 @@ class PacketLane final : public net::Receiver {
     std::uint32_t packets = 256;
     /// Cells of the longest record, both ways: 8 KiB.
     std::uint32_t record_cells = 128;
+    /// Where peers' memory can be mapped, a post returns when the peer can read its record, and all
+    /// before it in that ring (PacketLink, invariant 8).
+    bool pushes = false;
   };
 
   /// @errors kInvalidArgument; kNoMemory, and those of register_memory; kBadOption: each link of
@@ -69,6 +72,10 @@ class PacketLane final : public net::Receiver {
     Packet* const packet = long_pool_ ? long_pool_->take() : nullptr;
     return packet != nullptr ? packet : take_packet();
   }
+
+  /// Takes the records that the rings of all links show now. False: a record is held.
+  /// @pre the lane's lock is held
+  bool look_at_all_locked() noexcept;
 
   PacketCounts counts() const noexcept;
 

@@ -67,6 +67,8 @@ class Awaited {
     operation.awaited = 0;
     return decision;
   }
+  /// Does an operation wait over `connection`? A large table is not searched: true.
+  bool may_have_one_of(const Connection& connection) noexcept;
   std::uint32_t count() noexcept;
 
  private:

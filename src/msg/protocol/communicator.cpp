@@ -32,12 +32,20 @@ Outcome outcome(const Pending& pending) noexcept {
 
 void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
+std::uint32_t progress(const Pending& waits_for) noexcept {
+  return waits_for.lane->engine().progress(*waits_for.lane);
+}
+
+std::uint32_t poll(const Pending& waits_for) noexcept {
+  return waits_for.lane->engine().poll(*waits_for.lane);
+}
+
 thread_local constinit Communicator::Miss Communicator::last_miss_{};
 
 // --- its parts ----------------------------------------------------------------------------------
 
 Communicator::Communicator(Engine& engine, const ContextId& id) noexcept
-    : engine_(engine), id_(id), number_([] {
+    : engine_(engine), eager_bytes_max_(engine.eager_bytes_max()), id_(id), number_([] {
         static std::atomic<std::uint64_t> last{0};
         return last.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: a number
       }()) {}
@@ -125,7 +133,7 @@ Result<Pending*> Communicator::send(int to, std::uint32_t tag, UserBytes from, M
     if (!announced) return announced.error();
     connection = *announced;
   }
-  if (from.bytes > engine_.eager_bytes_max()) return connection->offer(route.number, tag, from);
+  if (from.bytes > eager_bytes_max_) return connection->offer(route.number, tag, from);
   if (mode == Mode::synchronous) return connection->send_synchronous(route.number, tag, from);
   return connection->send(route.number, tag, from);
 }

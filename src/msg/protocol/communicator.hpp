@@ -55,6 +55,9 @@ struct Outcome {
 Outcome outcome(const Pending& pending) noexcept;
 /// Gives it back to its lane. @pre is_done(); no other thread uses it, cancel() included
 void release(Pending& pending) noexcept;
+/// As Communicator::progress() and poll(), also after its communicator's close(). @pre not released
+std::uint32_t progress(const Pending& waits_for) noexcept;
+std::uint32_t poll(const Pending& waits_for) noexcept;
 
 /// A message that take() has removed from the matching: MPI_Message. It belongs to the caller until
 /// Communicator::receive() of it. It may outlive the communicator's close().
@@ -127,6 +130,8 @@ class Communicator final {
   /// MPI_Test: as progress(), without the back-off.
   std::uint32_t poll(const Pending* waits_for = nullptr) noexcept;
 
+  /// Longer messages are offered, and copied once they have a receive.
+  std::uint32_t eager_bytes_max() const noexcept { return eager_bytes_max_; }
   const ContextId& id() const noexcept { return id_; }
   int own_rank() const noexcept { return own_rank_; }
   /// Ranks of the processes in the engine, by rank in the communicator; intercommunicator: of the
@@ -188,6 +193,7 @@ class Communicator final {
   MessageLane* lane_for(const Pending* pending) noexcept;
 
   Engine& engine_;
+  const std::uint32_t eager_bytes_max_;
   const ContextId id_;
   const std::uint64_t number_;  // another one of each object
   std::atomic<MatchingEngine*> matching_{nullptr};

@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "vci/mapping.hpp"
 
 namespace larklane::msg {
@@ -173,6 +174,7 @@ std::uint32_t Engine::poll_if_busy(MessageLane& own) noexcept {
   if (are_all_due) others.strays = 0;
   constexpr std::uint32_t kLookEvery = 1024;
   if (are_all_due && ++others.looks % kLookEvery == 0) connector_.look_at_descriptors();
+  if (are_all_due && options_.stall_ns != 0) look_for_stalls();
   std::uint32_t found = 0, found_on_strays = 0;
   for (std::uint64_t left = are_all_due ? ~std::uint64_t{0} >> (64 - pool_.count_max())
                                         : others.strays;
@@ -268,6 +270,28 @@ void Engine::for_each_connection(Visit&& visit) const {
           visit(*made);
     }
   }
+}
+
+std::uint32_t Engine::serve_all() noexcept {
+  std::uint32_t found = 0;
+  for (const auto& made : made_)
+    // acquire: pairs with lane_of()'s release.
+    if (MessageLane* const lane = made.load(std::memory_order_acquire)) found += lane->serve();
+  return found;
+}
+
+[[gnu::noinline]] void Engine::look_for_stalls() noexcept {
+  const std::uint64_t now = now_ns();
+  // relaxed: a hint, which is_looking_ orders
+  if (now < next_look_ns_.load(std::memory_order_relaxed)) return;
+  // acquire: pairs with the release below; the previous thread's notes.
+  if (is_looking_.exchange(true, std::memory_order_acquire)) return;
+  for_each_connection([&](Connection& connection) {
+    if (connection.rank() != rank() && connection.is_stalled(now, options_.stall_ns))
+      connector_.ring(connection.rank());
+  });
+  next_look_ns_.store(now + options_.stall_ns / 2, std::memory_order_relaxed);
+  is_looking_.store(false, std::memory_order_release);
 }
 
 Result<Communicator*> Engine::open(const ContextId& id, std::span<const int> members, int own_rank,
