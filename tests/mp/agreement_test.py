@@ -23,6 +23,8 @@ OWNED, NATIVE = "carried by Larklane, with", "left to the MPI: "
 HOOK, NO_HOOK = f"{OWNED} the MPI's progress hook", f"{OWNED}out a progress hook in the MPI"
 # Hides the death of a rank from the launcher until another one is over: launchers kill the remaining ranks, some even with an option against it.
 KEEP = 'over=$1; shift; "$@"; if [ $? = 137 ]; then until [ -e "$over" ]; do sleep 0.05; done; else touch "$over"; fi'
+# The launcher learns of a rank's death after 2 s.
+LATE = '"$@"; status=$?; if [ $status = 137 ]; then sleep 2; fi; exit $status'
 # Rank $1 gets the variable $2, or runs without Larklane.
 ONE = ('odd=$1; what=$2; shift 2; if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = "$odd" ]; then '
        'if [ "$what" = without ]; then shift 2; else export "$what"; fi; fi; exec "$@"')
@@ -42,9 +44,10 @@ class Bench(stub_test.Bench):
         expect(status is None or outcome.status == status, f"status {outcome.status}, not {status}", outcome.output)
         return outcome
 
-    def struck(self, fault, *arguments, is_kept=False, **env):
+    def struck(self, fault, *arguments, is_kept=False, before=(), **env):
         """A launch with a fault of fault_at.c."""
-        before = ["sh", "-c", KEEP, "keep", str(self.scratch / "over")] if is_kept else []
+        if is_kept:
+            before = ["sh", "-c", KEEP, "keep", str(self.scratch / "over")]
         (self.scratch / "over").unlink(missing_ok=True)
         return self.run(*arguments, before=[*before, "env", f"LD_PRELOAD={self.fault}", f"FAULT_AT={fault}"], **env)
 
@@ -118,8 +121,11 @@ def faults(bench):
     expect(outcome.status != 0, "it ends well", outcome.output)
     expect("the other ranks' decision is not known: the job is aborted" in outcome.output, "no sentence", outcome.output)
     expect("initialised" not in outcome.output, "a rank goes on", outcome.output)
-    outcome = bench.struck("3:kill:32:1:after", status=None)  # the launcher ends the job
+    # The launcher ends the job as soon as it learns of the death: the parent has spoken before.
+    outcome = bench.struck("3:kill:32:1:after", before=["sh", "-c", LATE, "late"], status=None)
     expect(outcome.status != 0 and OWNED not in outcome.output, "a rank relies on the dead one", outcome.output)
+    said = re.findall(r"larklane: error: rank (\d): rank 3 has ended in MPI_Init, after its yes", outcome.output)
+    expect(said == ["1"], f"ranks {said} say why", outcome.output)
 
 
 def cases():

@@ -89,6 +89,7 @@ class World final : public control::Handler {
 
   void begin(Process& process, control::Plane& plane);
   void pass_locked(control::Peer& from, const control::Record& record);
+  void note_end_locked(int rank);
   bool decide(Process& process);
   bool make_communicator();
   void stay_native(const std::string& why, bool says_so);
@@ -118,7 +119,7 @@ void World::on_peer_down(control::Peer& peer) {
     if (!is_closed_ && early_.size() < kEarlyMax) early_.push_back({&peer, 0, {}});
     return;
   }
-  if (const auto rank = lines_->rank_at(peer.address())) agreement_->on_ended(*rank);
+  if (const auto rank = lines_->rank_at(peer.address())) note_end_locked(*rank);
   if (messages_) messages_->handler().on_peer_down(peer);
 }
 
@@ -129,6 +130,14 @@ void World::pass_locked(control::Peer& from, const control::Record& record) {
   }
   if (const auto ballot = lines_->read(from, record))
     agreement_->on_ballot(ballot->first, ballot->second);
+}
+
+/// The launcher may end the job now, and then no other process says why.
+void World::note_end_locked(int rank) {
+  if (agreement_->on_ended(rank))
+    log_error(
+        "rank %d has ended in MPI_Init, after its yes to Larklane's messages: the job can't go on",
+        rank);
 }
 
 void World::begin(Process& process, control::Plane& plane) {
@@ -146,7 +155,7 @@ void World::begin(Process& process, control::Plane& plane) {
     if (early.kind != 0) {
       pass_locked(*early.from, {early.kind, early.payload, {}});
     } else if (const auto rank = lines_->rank_at(early.from->address())) {
-      agreement_->on_ended(*rank);
+      note_end_locked(*rank);
     }
   }
 }
