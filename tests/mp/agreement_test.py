@@ -128,8 +128,24 @@ def faults(bench):
     expect(said == ["1"], f"ranks {said} say why", outcome.output)
 
 
+def communicators(bench):
+    """Hints reach the engine; both sides of an intercommunicator find one id. Without the hook: the bell serves."""
+    bench.world = bench.compile("communicators", HERE / "agreement/communicators.c", compiler=bench.mpi.wrapper)
+    outcome = bench.run(ranks=4, LARKLANE_P2P_HOOK="off")
+    hints, sides = {}, {}
+    for rank, output in outcome.by_rank.items():
+        found = re.findall(r"communicator ([0-9a-f]{32}): messages carried by Larklane, this process is rank \d+, (\d) (remote )?processes(.*)$", output, re.M)
+        hints[rank] = [promised for _, size, remote, promised in found if size == "4" and not remote][:8]
+        for identity in {identity for identity, _, remote, _ in found if remote}:
+            sides.setdefault(identity, set()).add(rank)
+    words = [", no any source", ", no any tag", ", overtaking"]
+    wanted = ["" if keys == 5 else "".join(word for key, word in enumerate(words) if keys >> key & 1) for keys in range(8)]
+    expect(all(of_rank == wanted for of_rank in hints.values()), f"hints: {hints}", outcome.output)
+    expect(sorted(map(sorted, sides.values())) == sorted(5 * [[0, 1, 2, 3]] + 2 * [[1, 3]] + [[0, 1], [0, 2]]), f"intercommunicators: {sides}", outcome.output)
+
+
 def cases():
-    return [(case, mpi) for mpi in MPIS for case in (owned, native, faults)]
+    return [(case, mpi) for mpi in MPIS for case in (owned, native, faults, communicators)]
 
 
 if __name__ == "__main__":

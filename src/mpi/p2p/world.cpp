@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/siphash.hpp"
 #include "mpi/abi/handles.hpp"
+#include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
 #include "mpi/p2p/call.hpp"
@@ -52,6 +53,15 @@ std::uint64_t patience(int rank, std::uint64_t wait_ns) {
   return wait_ns / kLevels * (kLevels - level);
 }
 
+/// From the argument, not from MPI_Comm_get_info: the result of a nonblocking constructor answers
+/// no call yet, and an MPI may forget keys that it does not know.
+msg::Hints hints_of(MPI_Info info) {
+  const auto promises = [info](const char* key) { return info_value(info, key) == "true"; };
+  return {.no_any_source = promises("mpi_assert_no_any_source"),
+          .no_any_tag = promises("mpi_assert_no_any_tag"),
+          .allow_overtaking = promises("mpi_assert_allow_overtaking")};
+}
+
 /// Of the options by which both sides of a link choose alike. Objection::options names them.
 std::uint64_t digest_of(const Config& config) {
   const std::string text = std::to_string(config.vci_count_max) + " " + config.vci_mapping;
@@ -75,7 +85,8 @@ class World final : public control::Handler {
   void close();
   void end_messages();
   msg::Engine& engine() noexcept { return messages_->engine(); }
-  void open_record(Communicator& made, const Communicator::Members& members);
+  void open_record(Communicator& made, const Communicator::Members& members,
+                   const msg::Hints& hints);
   std::string ownership_text();
 
  private:
@@ -198,7 +209,7 @@ bool World::decide(Process& process) {
       // Before this rank's yes: messages may come as soon as another rank knows the answer.
       const msg::Creation creation(messages_->engine());
       for (const MPI_Comm comm : {handles().comm_world, handles().comm_self})
-        open_record(*find_communicator(comm), find_communicator(comm)->members());
+        open_record(*find_communicator(comm), find_communicator(comm)->members(), {});
       agreement_->agree(2);
     } else
       agreement_->object({Objection::no_communicator, rank_});
@@ -246,10 +257,11 @@ void World::set_text(std::string text) {
   text_ = std::move(text);
 }
 
-void World::open_record(Communicator& made, const Communicator::Members& members) {
+void World::open_record(Communicator& made, const Communicator::Members& members,
+                        const msg::Hints& hints) {
   std::vector<int> ranks;
   for (const Member& member : members.peers) ranks.push_back(member.rank);
-  auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, {});
+  auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, hints);
   if (opened) {
     // relaxed: see `ordinary`
     made.ordinary.store(*opened, std::memory_order_relaxed);
@@ -336,10 +348,17 @@ Creation::Creation(const Communicator* parent) {
     creation_.emplace(engine());
 }
 
-void Creation::open(Communicator& made, Communicator* like) const {
+void Creation::open(Communicator& made, Communicator* like, MPI_Info info) const {
   if (!creation_) return;
   const Communicator::Members& members = (like != nullptr ? *like : made).members();
-  if (members.known && !members.inter) World::get().open_record(made, members);
+  if (!members.known) return;
+  const msg::Hints hints = hints_of(info);
+  World::get().open_record(made, members, hints);
+  log_info("communicator %s: messages carried by Larklane, this process is rank %d, %zu %s%s%s%s",
+           mpi::text_of(made.recipe()).c_str(), members.rank, members.peers.size(),
+           members.inter ? "remote processes" : "processes",
+           hints.no_any_source ? ", no any source" : "", hints.no_any_tag ? ", no any tag" : "",
+           hints.allow_overtaking ? ", overtaking" : "");
 }
 
 std::string ownership_text() { return World::get().ownership_text(); }

@@ -52,7 +52,10 @@ class Creation {
   explicit Creation(const Communicator* parent);
   /// @param like  has the same members, and `made` answers no call of the MPI yet; null: ask the
   ///   MPI
-  void open(Communicator& made, Communicator* like) const;
+  /// @param info  of the call, or info_null: the hints that the program promises
+  void open(Communicator& made, Communicator* like, MPI_Info info) const;
+  /// The parent's messages are ours.
+  bool is_owned() const noexcept { return creation_.has_value(); }
 
  private:
   std::optional<msg::Creation> creation_;
