@@ -129,7 +129,7 @@ def faults(bench):
 
 
 def communicators(bench):
-    """Hints reach the engine; both sides of an intercommunicator find one id. Without the hook: the bell serves."""
+    """Hints reach the engine; both sides of an intercommunicator find one id; MPI_Comm_disconnect waits for sends. Without the hook: the bell serves."""
     bench.world = bench.compile("communicators", HERE / "agreement/communicators.c", compiler=bench.mpi.wrapper)
     outcome = bench.run(ranks=4, LARKLANE_P2P_HOOK="off")
     hints, sides = {}, {}

@@ -1,5 +1,7 @@
 #include "mpi/p2p/world.hpp"
 
+#include <sched.h>
+
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -340,6 +342,16 @@ msg::Communicator* detail::record_slow(MPI_Comm comm) noexcept {
   // relaxed: see `ordinary`
   last_record = {epoch, comm, found ? found->ordinary.load(std::memory_order_relaxed) : nullptr};
   return last_record.found;
+}
+
+void finish_all(MPI_Comm comm) {
+  if (!is_owned()) return;
+  msg::Communicator* const ours = record(comm);
+  while (ours != nullptr && !ours->are_sends_over()) {
+    if (ours->progress() != 0) continue;
+    Process::get().poke_native();
+    ::sched_yield();
+  }
 }
 
 Creation::Creation(const Communicator* parent) {

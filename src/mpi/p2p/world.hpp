@@ -61,6 +61,10 @@ class Creation {
   std::optional<msg::Creation> creation_;
 };
 
+/// MPI_Comm_disconnect, before the MPI's: returns when all sends on the communicator are over, if
+/// they are ours. No time limit while their peers live. Receives go on, as after MPI_Comm_free.
+void finish_all(MPI_Comm comm);
+
 /// After the MPI's own initialisation, on the calling thread: decides with the other ranks. Does
 /// nothing without option `p2p`. Aborts the job if the decision can't be known.
 void opened();

@@ -279,6 +279,7 @@ int Intercomm_create_from_groups(const Next& next, MPI_Group local_group, int lo
 int Comm_free(const Next& next, MPI_Comm* comm) { return release(next.Comm_free, comm); }
 
 int Comm_disconnect(const Next& next, MPI_Comm* comm) {
+  if (comm != nullptr) p2p::finish_all(*comm);
   return release(next.Comm_disconnect, comm);
 }
 

@@ -1,9 +1,11 @@
-/* Makes communicators, each with a message: hints; intercommunicators. At log
+#define _DEFAULT_SOURCE
+/* Makes communicators, each with a message: hints, intercommunicators, MPI_Comm_disconnect. At log
  * level info Larklane reports each that it carries. Four ranks.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static int rank;
 
@@ -124,11 +126,32 @@ static void intercommunicators(void) {
   MPI_Comm_free(&half);
 }
 
+/* A send is over when MPI_Comm_disconnect returns, however late its receive comes. */
+static void disconnect(void) {
+  enum { kBytes = 1 << 20 };
+  char* const bytes = calloc(kBytes, 1);
+  MPI_Comm comm;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  if (rank == 0) MPI_Isend(bytes, kBytes, MPI_CHAR, 1, 5, comm, &request);
+  if (rank == 1) {
+    usleep(300000);
+    MPI_Irecv(bytes, kBytes, MPI_CHAR, 0, 5, comm, &request);
+  }
+  MPI_Comm_disconnect(&comm);
+  int is_done = 0;
+  MPI_Test(&request, &is_done, MPI_STATUS_IGNORE);
+  if (rank == 0) expect(is_done, "its send is not over");
+  if (!is_done) MPI_Wait(&request, MPI_STATUS_IGNORE);
+  free(bytes);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   hints();
   intercommunicators();
+  disconnect();
   MPI_Finalize();
   return 0;
 }
