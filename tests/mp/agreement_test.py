@@ -35,6 +35,7 @@ class Bench(stub_test.Bench):
         super().__init__(build, scratch, mpi)
         self.world = self.compile("world", HERE / "agreement/world.c", compiler=self.mpi.wrapper)
         self.fault = self.compile("fault_at.so", HERE / "agreement/fault_at.c", flags=("-shared", "-fPIC", "-ldl"))
+        self.driver = self.compile("libcuda.so.1", HERE / "agreement/driver.c", flags=("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"))
 
     def run(self, *arguments, before=(), ranks=RANKS, status=0, **env):
         """A launch; before: words before `larklane run`."""
@@ -107,6 +108,8 @@ def native(bench):
         expect_native(with_one(odd, "LARKLANE_P2P=off"), others(odd), 1 if odd == 0 else 0, f"rank {odd} has option p2p off; remedy: ")
     for odd in (0, 3):
         expect_native(with_one(odd, "LARKLANE_VCI_COUNT_MAX=3"), range(RANKS), 0, r"rank \d has other values of vci_count_max")
+    for odd in (0, 4):
+        expect_native(with_one(odd, f"LD_PRELOAD={bench.driver}"), range(RANKS), 0, f"rank {odd} has a GPU's driver loaded")
 
 
 def faults(bench):

@@ -30,6 +30,9 @@ const char* text_of(Objection objection) noexcept {
       return " can't run Larklane's engine, and has warned why";
     case Objection::no_communicator:
       return " got no private communicator from the MPI";
+    case Objection::devices:
+      return " has a GPU's driver loaded, whose memory Larklane does not copy yet; the messages of "
+             "programs without GPUs are carried";
     default:
       return " objects";
   }

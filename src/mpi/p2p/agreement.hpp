@@ -27,6 +27,7 @@ enum class Objection : std::uint8_t {
   unusable = 8,
   several_hosts = 9,
   no_communicator = 10,
+  devices = 11,
 };
 
 /// An objection, and the rank that it concerns. Thread safety: immutable.

@@ -15,11 +15,14 @@
 #include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
+#include "mpi/p2p/buffered.hpp"
 #include "mpi/p2p/call.hpp"
+#include "mpi/p2p/matched_probe.hpp"
 #include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/messages.hpp"
 #include "mpi/p2p/progress_hook.hpp"
 #include "mpi/p2p/tally.hpp"
+#include "mpi/partitioned/device_memory.hpp"
 #include "mpi/world/process.hpp"
 #include "mpi/world/summary.hpp"
 
@@ -203,6 +206,8 @@ bool World::decide(Process& process) {
     agreement_->object({Objection::several_hosts, rank_});
   else if (!messages_)
     agreement_->object({Objection::unusable, rank_});
+  else if (has_device_driver())
+    agreement_->object({Objection::devices, rank_});
   else
     agreement_->agree(1);
   Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
@@ -288,12 +293,14 @@ void World::drain() {
   if (!is_owned()) return;
   messages_->drain([] { Process::get().poke_native(); });
   free_spare_carriers();
+  free_spare_message_handles();
   messages_->serve_by_helper();  // until close(): the native call runs without the hook
   stop_hook();
 }
 
 void World::close() {
   if (is_owned()) {
+    end_buffers();
     close_all_communicators();
     set_text(ownership_text() + "; " + counts_text());
   }
