@@ -4,9 +4,11 @@
 #include "mpi/requests/error.hpp"
 
 namespace larklane::mpi::p2p {
-namespace {
+namespace detail {
+constinit std::atomic<int> tag_max{0};
+}
 
-std::atomic<int> tag_bound{0};
+namespace {
 
 __extension__ using Wide = __int128;
 
@@ -24,9 +26,7 @@ int Call::refuse(Status status, int peer) const {
                 "message with rank " + std::to_string(peer) + ": " + status_text(status));
 }
 
-int tag_max() noexcept { return tag_bound.load(std::memory_order_relaxed); }
-
-void set_tag_max(int tag) noexcept { tag_bound.store(tag, std::memory_order_relaxed); }
+void set_tag_max(int tag) noexcept { detail::tag_max.store(tag, std::memory_order_relaxed); }
 
 [[gnu::noinline]] int check_slow(const Call& call, const Peer& peer, bool is_receive) {
   const bool is_any = is_receive && peer.rank == MPI_ANY_SOURCE;
@@ -41,8 +41,8 @@ void set_tag_max(int tag) noexcept { tag_bound.store(tag, std::memory_order_rela
                                       (is_receive ? " or MPI_ANY_TAG" : ""));
 }
 
-int find_payload(const Call& call, const void* buffer, MPI_Count count, MPI_Datatype datatype,
-                 Payload* found) {
+[[gnu::noinline]] int find_payload_slow(const Call& call, const void* buffer, MPI_Count count,
+                                        MPI_Datatype datatype, Payload* found) {
   if (count < 0) [[unlikely]]
     return call.refuse(MPI_ERR_COUNT, "count is " + std::to_string(count) + ": expected 0 or more");
   if (datatype == handles().datatype_null) [[unlikely]]

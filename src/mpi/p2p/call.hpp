@@ -2,6 +2,7 @@
 // What the point-to-point calls share: the owner of a communicator, the checks of arguments, the
 // bytes behind a buffer.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -44,8 +45,11 @@ struct Peer {
 };
 /// MPI_SUCCESS, or the error code, which is noted.
 int check_slow(const Call& call, const Peer& peer, bool is_receive);
+namespace detail {
+extern constinit std::atomic<int> tag_max;
+}
 /// MPI_TAG_UB of the MPI. relaxed: set before the first message
-int tag_max() noexcept;
+inline int tag_max() noexcept { return detail::tag_max.load(std::memory_order_relaxed); }
 void set_tag_max(int tag) noexcept;
 inline bool is_rank(const Peer& peer) noexcept {
   return static_cast<unsigned>(peer.rank) < peer.communicator.members().size();
@@ -76,8 +80,20 @@ struct Payload {
 
   msg::UserBytes user_bytes() const noexcept { return {start, bytes}; }
 };
+int find_payload_slow(const Call& call, const void* buffer, MPI_Count count, MPI_Datatype datatype,
+                      Payload* found);
 /// MPI_SUCCESS, or the error code, which is noted.
-int find_payload(const Call& call, const void* buffer, MPI_Count count, MPI_Datatype datatype,
-                 Payload* found);
+inline int find_payload(const Call& call, const void* buffer, MPI_Count count,
+                        MPI_Datatype datatype, Payload* found) {
+  const PlainType* const type = last_plain_type(datatype);
+  std::int64_t total = 0;
+  const bool is_plain = type != nullptr && type->is_dense && count >= 0 && buffer != nullptr &&
+                        !__builtin_mul_overflow(count, type->bytes, &total);
+  if (!is_plain) [[unlikely]]
+    return find_payload_slow(call, buffer, count, datatype, found);
+  found->start = static_cast<std::byte*>(const_cast<void*>(buffer)) + type->first_byte;
+  found->bytes = static_cast<std::uint64_t>(total);
+  return MPI_SUCCESS;
+}
 
 }  // namespace larklane::mpi::p2p

@@ -16,77 +16,51 @@ namespace larklane::mpi::p2p {
 
 namespace detail {
 constinit std::atomic<std::size_t> freed_count{0};
+constinit std::atomic<bool> has_completed_send{false};
+MPI_Request completed_send{};
+}  // namespace detail
+
+SparePool& SparePool::get() noexcept {
+  static SparePool* const pool = new SparePool;
+  return *pool;
 }
 
-/// Inactive requests: a list of each thread, and one of all threads. Thread safety: thread-safe.
-class SparePool {
- public:
-  static SparePool& get() noexcept {
-    static SparePool* const pool = new SparePool;
-    return *pool;
-  }
-
-  MessageRequest* take() noexcept {
-    if (MessageRequest* const first = own_.first) [[likely]] {
-      own_.first = first->next_spare_;
-      --own_.count;
-      return first;
-    }
-    return take_slow();
-  }
-  void give(MessageRequest& request) noexcept {
-    if (own_.count >= kOwnMax) [[unlikely]]
-      return_own(kOwnMax / 2);
-    request.next_spare_ = own_.first;
-    own_.first = &request;
-    ++own_.count;
-  }
-  std::vector<MessageRequest*> take_all() noexcept {
-    return_own(0);
-    const std::scoped_lock lock(mutex_);
-    std::vector<MessageRequest*> all;
-    while (first_ != nullptr) all.push_back(std::exchange(first_, first_->next_spare_));
-    return all;
-  }
-
- private:
-  static constexpr std::uint32_t kOwnMax = 256;
-  struct Own {
-    MessageRequest* first;
-    std::uint32_t count;
-  };
-  /// Returns the thread's list when the thread ends.
-  struct Returner {
-    ~Returner() { SparePool::get().return_own(0); }
-  };
-
-  [[gnu::noinline]] MessageRequest* take_slow() noexcept {
-    static thread_local const Returner returner;
-    static_cast<void>(&returner);
-    const std::scoped_lock lock(mutex_);
-    for (; first_ != nullptr && own_.count < kOwnMax / 4; ++own_.count) {
-      MessageRequest* const moved = std::exchange(first_, first_->next_spare_);
-      moved->next_spare_ = own_.first;
-      own_.first = moved;
-    }
-    if (own_.first == nullptr) return nullptr;
-    --own_.count;
-    return std::exchange(own_.first, own_.first->next_spare_);
-  }
-  /// Down to `keep`.
-  [[gnu::noinline]] void return_own(std::uint32_t keep) noexcept {
-    const std::scoped_lock lock(mutex_);
-    for (; own_.count > keep; --own_.count) {
-      MessageRequest* const moved = std::exchange(own_.first, own_.first->next_spare_);
-      moved->next_spare_ = first_;
-      first_ = moved;
-    }
-  }
-
-  static inline thread_local constinit Own own_{nullptr, 0};
-  std::mutex mutex_;
-  MessageRequest* first_ = nullptr;  // guarded by mutex_
+/// Returns the thread's list when the thread ends.
+struct SparePool::Returner {
+  ~Returner() { get().return_own(0); }
 };
+
+[[gnu::noinline]] MessageRequest* SparePool::take_slow() noexcept {
+  static thread_local const Returner returner;
+  static_cast<void>(&returner);
+  SparePool& pool = get();
+  const std::scoped_lock lock(pool.mutex_);
+  for (; pool.first_ != nullptr && own_.count < kOwnMax / 4; ++own_.count) {
+    MessageRequest* const moved = std::exchange(pool.first_, pool.first_->next_spare_);
+    moved->next_spare_ = own_.first;
+    own_.first = moved;
+  }
+  if (own_.first == nullptr) return nullptr;
+  --own_.count;
+  return std::exchange(own_.first, own_.first->next_spare_);
+}
+
+[[gnu::noinline]] void SparePool::return_own(std::uint32_t keep) noexcept {
+  const std::scoped_lock lock(mutex_);
+  for (; own_.count > keep; --own_.count) {
+    MessageRequest* const moved = std::exchange(own_.first, own_.first->next_spare_);
+    moved->next_spare_ = first_;
+    first_ = moved;
+  }
+}
+
+std::vector<MessageRequest*> SparePool::take_all() noexcept {
+  return_own(0);
+  const std::scoped_lock lock(mutex_);
+  std::vector<MessageRequest*> all;
+  while (first_ != nullptr) all.push_back(std::exchange(first_, first_->next_spare_));
+  return all;
+}
 
 namespace {
 
@@ -121,9 +95,6 @@ class CompletedSend final : public Request {
 };
 
 CompletedSend completed_send;
-constinit std::atomic<bool> has_completed_send{false};  // relaxed: set in MPI_Init
-MPI_Request completed_send_handle{};
-
 MessageRequest* make_request(const Call& call, int* code) {
   try {
     auto made = std::make_unique<MessageRequest>();
@@ -136,9 +107,7 @@ MessageRequest* make_request(const Call& call, int* code) {
 
 }  // namespace
 
-MessageRequest* MessageRequest::take(const Call& call, int* code) {
-  if (MessageRequest* const spare = SparePool::get().take()) [[likely]]
-    return spare;
+MessageRequest* MessageRequest::make_slow(const Call& call, int* code) {
   MessageRequest* const made = make_request(call, code);
   if (made == nullptr) return nullptr;
   const int result = make_carrier(0, handles().byte, &made->carrier_);
@@ -157,43 +126,14 @@ Transfer& MessageRequest::second(std::unique_ptr<std::byte[]> copy) {
   return second_->transfer;
 }
 
-void MessageRequest::activate(const Call& call, const Peer& peer, MPI_Request* handle) noexcept {
-  comm_.store(call.comm, std::memory_order_relaxed);
-  peer_ = peer.rank;
-  tag_ = peer.tag;
-  is_active_ = true;
-  *handle = carrier_;
-}
-
-void MessageRequest::give_back() noexcept {
-  transfer_.reset();
-  second_.reset();
-  is_active_ = false;
-  comm_.store(handles().comm_null, std::memory_order_relaxed);
-  if (record_ != nullptr) [[unlikely]] {
-    // relaxed: the program orders the end of a communicator and of its requests
-    record_->request_count.fetch_sub(1, std::memory_order_relaxed);
-    record_.reset();
-  }
-  SparePool::get().give(*this);
-}
-
-Completion MessageRequest::poll_own(Pass& pass) {
-  bool is_done = transfer_.poll(pass);
-  if (second_) [[unlikely]]
-    is_done = second_->transfer.poll(pass) && is_done;
-  if (!is_done) return Completion::pending;
-  const bool has_failed = transfer_.has_failed() || (second_ && second_->transfer.has_failed());
-  return has_failed ? Completion::failed : Completion::complete;
+void MessageRequest::forget_record() noexcept {
+  // relaxed: the program orders the end of a communicator and of its requests
+  record_->request_count.fetch_sub(1, std::memory_order_relaxed);
+  record_.reset();
 }
 
 int MessageRequest::failure_code() const {
   return (transfer_.has_failed() ? transfer_ : second_->transfer).failure_code(description());
-}
-
-void MessageRequest::finish(MPI_Request* handle) {
-  *handle = handles().request_null;
-  give_back();
 }
 
 int MessageRequest::cancel() {
@@ -259,12 +199,6 @@ void MessageRequest::free_carrier() noexcept {
   delete this;
 }
 
-bool give_completed_send(MPI_Request* handle) noexcept {
-  if (!has_completed_send.load(std::memory_order_relaxed)) return false;
-  *handle = completed_send_handle;
-  return true;
-}
-
 void find_completed_send() {
   const Next& real = next_pmpi();
   const auto begin = [&](MPI_Request* handle) {
@@ -275,18 +209,18 @@ void find_completed_send() {
   if (!begin(&first)) return;
   if (!begin(&second)) return static_cast<void>(real.Wait(&first, MPI_STATUS_IGNORE));
   const bool is_shared = first == second && first != handles().request_null;
-  completed_send_handle = first;
+  detail::completed_send = first;
   real.Wait(&first, MPI_STATUS_IGNORE);
   real.Wait(&second, MPI_STATUS_IGNORE);
   if (!is_shared) return;
   // The handle stays good after both waits.
   for (int round = 0; round < 3; ++round) {
-    MPI_Request handle = completed_send_handle;
+    MPI_Request handle = detail::completed_send;
     int flag = 0;
     if (real.Test(&handle, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS || flag == 0) return;
   }
-  add_carrier(completed_send_handle, &completed_send);
-  has_completed_send.store(true, std::memory_order_relaxed);
+  add_carrier(detail::completed_send, &completed_send);
+  detail::has_completed_send.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace larklane::mpi::p2p

@@ -13,7 +13,8 @@ void fill(MPI_Status* status, const msg::Envelope& found) {
   set_received(status, found.source, static_cast<int>(found.tag), found.bytes);
 }
 
-int iprobe(const Call& call, const Peer& from, int* flag, MPI_Status* status) {
+[[gnu::always_inline]] inline int iprobe(const Call& call, const Peer& from, int* flag,
+                                         MPI_Status* status) {
   if (any_null(status, flag)) [[unlikely]]
     return raise_null(call.name);
   const int code = check_receive(call, from);

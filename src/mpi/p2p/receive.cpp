@@ -15,8 +15,8 @@ struct ReceiveArguments {
   int source, tag;
 };
 
-int receive(const Call& call, msg::Communicator& owner, const ReceiveArguments& wanted,
-            MPI_Status* status) {
+[[gnu::always_inline]] inline int receive(const Call& call, msg::Communicator& owner,
+                                          const ReceiveArguments& wanted, MPI_Status* status) {
   if (any_null(status)) [[unlikely]]
     return raise_null(call.name);
   Transfer transfer;
@@ -30,8 +30,8 @@ int receive(const Call& call, msg::Communicator& owner, const ReceiveArguments& 
   return raise_failed(call, transfer, "receive");
 }
 
-int ireceive(const Call& call, msg::Communicator& owner, const ReceiveArguments& wanted,
-             MPI_Request* request) {
+[[gnu::always_inline]] inline int ireceive(const Call& call, msg::Communicator& owner,
+                                           const ReceiveArguments& wanted, MPI_Request* request) {
   if (request == nullptr) [[unlikely]]
     return call.refuse(MPI_ERR_ARG, "request is a null pointer");
   const Peer from{owner, wanted.source, wanted.tag};

@@ -17,7 +17,8 @@ struct SendArguments {
   int dest, tag;
 };
 
-int send(const Call& call, msg::Communicator& owner, Mode mode, const SendArguments& message) {
+[[gnu::always_inline]] inline int send(const Call& call, msg::Communicator& owner, Mode mode,
+                                       const SendArguments& message) {
   Transfer transfer;
   const int code = transfer.send(call, {owner, message.dest, message.tag}, mode, message.buffer,
                                  message.count, message.datatype);
@@ -28,11 +29,23 @@ int send(const Call& call, msg::Communicator& owner, Mode mode, const SendArgume
   return raise_failed(call, transfer, "send to rank " + std::to_string(message.dest));
 }
 
-int isend(const Call& call, msg::Communicator& owner, Mode mode, const SendArguments& message,
-          MPI_Request* request) {
+[[gnu::always_inline]] inline int isend(const Call& call, msg::Communicator& owner, Mode mode,
+                                        const SendArguments& message, MPI_Request* request) {
   if (request == nullptr) [[unlikely]]
     return call.refuse(MPI_ERR_ARG, "request is a null pointer");
   const Peer to{owner, message.dest, message.tag};
+  Payload payload;
+  int code = check_send(call, to);
+  if (code == MPI_SUCCESS)
+    code = find_payload(call, message.buffer, message.count, message.datatype, &payload);
+  if (code != MPI_SUCCESS) [[unlikely]]
+    return code;
+  const bool is_eager =
+      mode == Mode::standard && !payload.is_scattered && payload.bytes <= owner.eager_bytes_max();
+  if (is_eager && give_completed_send(request)) {
+    Transfer transfer;
+    return transfer.send(call, to, mode, payload);
+  }
   return post(call, to, request, [&](Transfer& transfer) {
     return transfer.send(call, to, mode, message.buffer, message.count, message.datatype);
   });

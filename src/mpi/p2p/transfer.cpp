@@ -48,51 +48,22 @@ std::unique_ptr<Packed> make_packed(const Call& call, const Payload& payload, MP
   }
 }
 
-int Transfer::send(const Call& call, const Peer& to, msg::Communicator::Mode mode,
-                   const void* buffer, MPI_Count count, MPI_Datatype datatype) {
-  int code = check_send(call, to);
-  Payload payload;
-  if (code == MPI_SUCCESS) code = find_payload(call, buffer, count, datatype, &payload);
-  if (code != MPI_SUCCESS) [[unlikely]]
-    return code;
-  if (payload.is_scattered) [[unlikely]] {
-    packed_ = make_packed(call, payload, datatype, &code);
-    if (packed_ == nullptr) return code;
-    packed_->pack(payload.bytes);
-    payload.start = packed_->bytes.get();
-  }
-  auto posted =
-      to.communicator.send(to.rank, static_cast<std::uint32_t>(to.tag), payload.user_bytes(), mode);
-  if (!posted) [[unlikely]] {
-    packed_.reset();
-    return call.refuse(posted.error(), to.rank);
-  }
-  pending_ = *posted;
-  if (pending_ == nullptr) packed_.reset();
-  return MPI_SUCCESS;
+int Transfer::make_room(const Call& call, Payload& payload, MPI_Datatype datatype) {
+  int code = MPI_SUCCESS;
+  packed_ = make_packed(call, payload, datatype, &code);
+  if (packed_ != nullptr) payload.start = packed_->bytes.get();
+  return code;
 }
 
-int Transfer::receive(const Call& call, const Peer& from, void* buffer, MPI_Count count,
-                      MPI_Datatype datatype) {
-  int code = check_receive(call, from);
-  Payload payload;
-  if (code == MPI_SUCCESS) code = find_payload(call, buffer, count, datatype, &payload);
-  if (code != MPI_SUCCESS) [[unlikely]]
-    return code;
-  if (payload.is_scattered) [[unlikely]] {
-    packed_ = make_packed(call, payload, datatype, &code);
-    if (packed_ == nullptr) return code;
-    payload.start = packed_->bytes.get();
-  }
-  auto posted =
-      from.communicator.receive(source_of(from), tag_of(from), payload.user_bytes());
-  if (!posted) [[unlikely]] {
-    packed_.reset();
-    return call.refuse(posted.error(), from.rank);
-  }
-  pending_ = *posted;
-  is_receive_ = true;
-  return MPI_SUCCESS;
+int Transfer::pack(const Call& call, Payload& payload, MPI_Datatype datatype) {
+  const int code = make_room(call, payload, datatype);
+  if (code == MPI_SUCCESS) packed_->pack(payload.bytes);
+  return code;
+}
+
+int Transfer::refuse(const Call& call, Status status, int peer) {
+  packed_.reset();
+  return call.refuse(status, peer);
 }
 
 int Transfer::receive(const Call& call, msg::Taken& message, void* buffer, MPI_Count count,
@@ -100,16 +71,10 @@ int Transfer::receive(const Call& call, msg::Taken& message, void* buffer, MPI_C
   Payload payload;
   int code = find_payload(call, buffer, count, datatype, &payload);
   if (code != MPI_SUCCESS) return code;
-  if (payload.is_scattered) {
-    packed_ = make_packed(call, payload, datatype, &code);
-    if (packed_ == nullptr) return code;
-    payload.start = packed_->bytes.get();
-  }
+  if (payload.is_scattered) code = make_room(call, payload, datatype);
+  if (code != MPI_SUCCESS) return code;
   auto posted = msg::Communicator::receive(message, payload.user_bytes());
-  if (!posted) {
-    packed_.reset();
-    return call.refuse(posted.error(), MPI_ANY_SOURCE);
-  }
+  if (!posted) return refuse(call, posted.error(), MPI_ANY_SOURCE);
   pending_ = *posted;
   is_receive_ = true;
   return MPI_SUCCESS;
@@ -121,11 +86,7 @@ int Transfer::receive_null() noexcept {
   return MPI_SUCCESS;
 }
 
-void Transfer::end() {
-  outcome_ = msg::outcome(*pending_);
-  msg::release(*std::exchange(pending_, nullptr));
-  if (packed_ == nullptr) [[likely]]
-    return;
+void Transfer::end_packed() {
   if (is_receive_ && outcome_.status.ok() && !outcome_.is_cancelled)
     packed_->unpack(outcome_.envelope.bytes);
   packed_.reset();
@@ -166,11 +127,6 @@ void Transfer::fill(MPI_Status* status) const {
 
 int raise_failed(const Call& call, const Transfer& transfer, const std::string& what) {
   return raise_code_at(call.comm, transfer.failure_code(std::string(call.name) + ": " + what));
-}
-
-void Transfer::reset() noexcept {
-  is_receive_ = false;
-  outcome_ = {};
 }
 
 }  // namespace larklane::mpi::p2p

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "mpi/p2p/call.hpp"
 #include "mpi/requests/request.hpp"
@@ -35,9 +36,39 @@ class Transfer {
 
   /// Post a message. @return MPI_SUCCESS, or the error code, which is noted: nothing is posted
   int send(const Call& call, const Peer& to, msg::Communicator::Mode mode, const void* buffer,
-           MPI_Count count, MPI_Datatype datatype);
+           MPI_Count count, MPI_Datatype datatype) {
+    Payload payload;
+    int code = check_send(call, to);
+    if (code == MPI_SUCCESS) code = find_payload(call, buffer, count, datatype, &payload);
+    if (code == MPI_SUCCESS && payload.is_scattered) code = pack(call, payload, datatype);
+    return code == MPI_SUCCESS ? send(call, to, mode, payload) : code;
+  }
   int receive(const Call& call, const Peer& from, void* buffer, MPI_Count count,
-              MPI_Datatype datatype);
+              MPI_Datatype datatype) {
+    Payload payload;
+    int code = check_receive(call, from);
+    if (code == MPI_SUCCESS) code = find_payload(call, buffer, count, datatype, &payload);
+    if (code == MPI_SUCCESS && payload.is_scattered) code = make_room(call, payload, datatype);
+    return code == MPI_SUCCESS ? receive(call, from, payload) : code;
+  }
+  /// Of bytes in one piece. @pre the arguments are good
+  int send(const Call& call, const Peer& to, msg::Communicator::Mode mode, const Payload& payload) {
+    auto posted = to.communicator.send(to.rank, static_cast<std::uint32_t>(to.tag),
+                                       payload.user_bytes(), mode);
+    if (!posted) [[unlikely]]
+      return refuse(call, posted.error(), to.rank);
+    pending_ = *posted;
+    if (pending_ == nullptr && packed_ != nullptr) packed_.reset();
+    return MPI_SUCCESS;
+  }
+  int receive(const Call& call, const Peer& from, const Payload& payload) {
+    auto posted = from.communicator.receive(source_of(from), tag_of(from), payload.user_bytes());
+    if (!posted) [[unlikely]]
+      return refuse(call, posted.error(), from.rank);
+    pending_ = *posted;
+    is_receive_ = true;
+    return MPI_SUCCESS;
+  }
   /// Of a matched message, which is used up. @return as above
   int receive(const Call& call, msg::Taken& message, void* buffer, MPI_Count count,
               MPI_Datatype datatype);
@@ -73,11 +104,24 @@ class Transfer {
   bool is_receive() const noexcept { return is_receive_; }
 
   /// The same object carries another message.
-  void reset() noexcept;
+  void reset() noexcept {
+    is_receive_ = false;
+    outcome_ = {};
+  }
 
  private:
+  /// Memory for a scattered payload, which then names it; pack() fills it.
+  int make_room(const Call& call, Payload& payload, MPI_Datatype datatype);
+  int pack(const Call& call, Payload& payload, MPI_Datatype datatype);
+  int refuse(const Call& call, Status status, int peer);
   /// Takes the outcome, unpacks, gives the operation back.
-  void end();
+  void end() {
+    outcome_ = msg::outcome(*pending_);
+    msg::release(*std::exchange(pending_, nullptr));
+    if (packed_ != nullptr) [[unlikely]]
+      end_packed();
+  }
+  void end_packed();
 
   msg::Pending* pending_ = nullptr;  ///< null: done
   bool is_receive_ = false;

@@ -39,15 +39,19 @@ extern constinit std::atomic<std::uint64_t> type_epoch;
 const PlainType* plain_type_slow(MPI_Datatype datatype, std::string* problem);
 }  // namespace detail
 
+/// Null: not among the datatypes of the thread's last messages. Valid until the thread's next call.
+inline const PlainType* last_plain_type(MPI_Datatype datatype) noexcept {
+  const std::uint64_t bits = handle_bits(datatype);
+  const detail::LastType& last = detail::last_types[(bits ^ bits >> 6) % detail::kLastTypes];
+  const bool is_it =
+      last.datatype == datatype && last.epoch == detail::type_epoch.load(std::memory_order_relaxed);
+  return is_it ? &last.type : nullptr;
+}
 /// Null, with the reason, if flatten() fails, or the datatype is not committed. The result is valid
 /// until the thread's next call. @pre the private communicator exists
 inline const PlainType* plain_type(MPI_Datatype datatype, std::string* problem) {
-  const std::uint64_t bits = handle_bits(datatype);
-  const detail::LastType& last = detail::last_types[(bits ^ bits >> 6) % detail::kLastTypes];
-  if (last.datatype == datatype && last.epoch == detail::type_epoch.load(std::memory_order_relaxed))
-      [[likely]]
-    return &last.type;
-  return detail::plain_type_slow(datatype, problem);
+  const PlainType* const last = last_plain_type(datatype);
+  return last != nullptr ? last : detail::plain_type_slow(datatype, problem);
 }
 
 /// Empties the cache when the MPI is closed and its datatypes no longer exist.

@@ -55,6 +55,9 @@ Status Communicator::prepare(std::span<const int> members, int own_rank, const H
   return {};
 }
 
+Communicator::Communicator(Engine& engine, const ContextId& id) noexcept
+    : engine_(engine), eager_bytes_max_(engine.eager_bytes_max()), id_(id) {}
+
 Communicator::~Communicator() {
   for (std::uint32_t index = 0; ways_ != nullptr && index < ways_count_; ++index)
     delete ways_[index].load(std::memory_order_relaxed);  // no other thread is left
@@ -125,7 +128,7 @@ Result<Pending*> Communicator::send(int to, std::uint32_t tag, UserBytes from, M
     if (!announced) return announced.error();
     connection = *announced;
   }
-  if (from.bytes > engine_.eager_bytes_max()) return connection->offer(route.number, tag, from);
+  if (from.bytes > eager_bytes_max_) return connection->offer(route.number, tag, from);
   if (mode == Mode::synchronous) return connection->send_synchronous(route.number, tag, from);
   return connection->send(route.number, tag, from);
 }

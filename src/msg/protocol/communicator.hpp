@@ -129,6 +129,8 @@ class Communicator final {
   /// MPI_Test: as progress(), without the back-off.
   std::uint32_t poll(const Pending* waits_for = nullptr) noexcept;
 
+  /// Longer messages are offered, and copied once they have a receive.
+  std::uint32_t eager_bytes_max() const noexcept { return eager_bytes_max_; }
   const ContextId& id() const noexcept { return id_; }
   int own_rank() const noexcept { return own_rank_; }
   /// Ranks of the processes in the engine, by rank in the communicator; intercommunicator: of the
@@ -151,7 +153,7 @@ class Communicator final {
     std::unique_ptr<Route[]> routes;
   };
 
-  Communicator(Engine& engine, const ContextId& id) noexcept : engine_(engine), id_(id) {}
+  Communicator(Engine& engine, const ContextId& id) noexcept;
   ~Communicator();
   /// @errors none but std::bad_alloc
   Status prepare(std::span<const int> members, int own_rank, const Hints& hints);
@@ -175,6 +177,7 @@ class Communicator final {
   MessageLane* lane_for(const Pending* pending) noexcept;
 
   Engine& engine_;
+  const std::uint32_t eager_bytes_max_;
   const ContextId id_;
   std::atomic<MatchingEngine*> matching_{nullptr};
   std::vector<int> members_;  // empty: not opened yet
