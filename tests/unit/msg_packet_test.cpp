@@ -518,7 +518,7 @@ TEST(PacketWire, MemoryOfAPairAndOfALane) {
   };
   EXPECT_EQ(ring_bytes(false), 73'728u);
   EXPECT_EQ(ring_bytes(true), 270'336u);
-  EXPECT_LE(sizeof(PacketLink), 1216u);
+  EXPECT_LE(sizeof(PacketLink), 1472u);
   EXPECT_LE(sizeof(PacketInbox), 128u);
   EXPECT_LE(sizeof(Packet), 256u);
   EXPECT_EQ(PacketLane::Options().packets * PacketLane::Options().record_cells * 64, 2u << 20);

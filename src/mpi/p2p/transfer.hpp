@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mpi/p2p/call.hpp"
+#include "mpi/p2p/tally.hpp"
 #include "mpi/requests/request.hpp"
 #include "mpi/types/types.hpp"
 
@@ -57,6 +58,7 @@ class Transfer {
                                        payload.user_bytes(), mode);
     if (!posted) [[unlikely]]
       return refuse(call, posted.error(), to.rank);
+    tally.note_sent(payload.bytes);
     pending_ = *posted;
     if (pending_ == nullptr && packed_ != nullptr) packed_.reset();
     return MPI_SUCCESS;
@@ -118,6 +120,8 @@ class Transfer {
   void end() {
     outcome_ = msg::outcome(*pending_);
     msg::release(*std::exchange(pending_, nullptr));
+    if (is_receive_ && outcome_.status.ok() && !outcome_.is_cancelled) [[likely]]
+      tally.note_received(outcome_.envelope.bytes);
     if (packed_ != nullptr) [[unlikely]]
       end_packed();
   }

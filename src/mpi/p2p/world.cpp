@@ -16,7 +16,9 @@
 #include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/messages.hpp"
 #include "mpi/p2p/progress_hook.hpp"
+#include "mpi/p2p/tally.hpp"
 #include "mpi/world/process.hpp"
+#include "mpi/world/summary.hpp"
 
 namespace larklane::mpi::p2p {
 
@@ -77,6 +79,7 @@ class World final : public control::Handler {
   std::string ownership_text();
 
  private:
+  std::string counts_text();
   struct Early {
     control::Peer* from;
     std::uint16_t kind;  // 0: the peer is down
@@ -247,16 +250,30 @@ void World::open_record(Communicator& made, const Communicator::Members& members
   next_pmpi().Abort(handles().comm_world, 1);
 }
 
+std::string World::counts_text() {
+  const TallyTotal total = tally_total();
+  if (total.sent + total.received == 0) return "there was none, so nothing to speed up";
+  const msg::Communicators::Totals matching = messages_->engine().communicators().totals();
+  const auto n = [](std::uint64_t value) { return std::to_string(value); };
+  return "sent " + n(total.sent) + " of " + bytes_text(total.sent_bytes) + ", received " +
+         n(total.received) + " of " + bytes_text(total.received_bytes) + " on " +
+         n(messages_->engine().lane_count()) + " lanes; " + n(matching.unexpected) +
+         " came before their receive, longest chain of a match " + n(matching.longest_chain);
+}
+
 void World::drain() {
   if (!is_owned()) return;
-  messages_->drain();
+  messages_->drain([] { Process::get().poke_native(); });
   free_spare_carriers();
   messages_->serve_by_helper();  // until close(): the native call runs without the hook
   stop_hook();
 }
 
 void World::close() {
-  if (is_owned()) close_all_communicators();
+  if (is_owned()) {
+    close_all_communicators();
+    set_text(ownership_text() + "; " + counts_text());
+  }
   end_messages();
   // relaxed: see is_owned()
   detail::is_owned.store(false, std::memory_order_relaxed);
@@ -295,6 +312,7 @@ void closed() { World::get().close(); }
 msg::Engine& engine() noexcept { return World::get().engine(); }
 
 msg::Communicator* detail::record_slow(MPI_Comm comm) noexcept {
+  count_this_thread();
   // relaxed: see communicator_epoch. Before the look-up: a change meanwhile makes it stale.
   const std::uint64_t epoch = communicator_epoch.load(std::memory_order_relaxed);
   const auto found = find_communicator(comm);
