@@ -33,11 +33,11 @@ Outcome outcome(const Pending& pending) noexcept {
 void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
 std::uint32_t progress(const Pending& waits_for) noexcept {
-  return waits_for.lane->engine().progress(*waits_for.lane);
+  return waits_for.lane->engine().progress_if_busy(*waits_for.lane);
 }
 
 std::uint32_t poll(const Pending& waits_for) noexcept {
-  return waits_for.lane->engine().poll(*waits_for.lane);
+  return waits_for.lane->engine().poll_if_busy(*waits_for.lane);
 }
 
 thread_local constinit Communicator::Miss Communicator::last_miss_{};
