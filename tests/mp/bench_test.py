@@ -326,7 +326,7 @@ def messages_misuse(suite):
         (2, ["--ways", "join"], "--ways join: expected some of shared own everywhere"),
         (2, ["--operation", "am"], "--operation am: an MPI has no active messages: --with larklane"),
         (2, ["--operation", "put-signal"], "--operation put-signal: an MPI has no signals of puts: --with larklane"),
-        (2, ["--operation", "shout"], "--operation: shout not in {send,put,put-signal,am}"),
+        (2, ["--operation", "shout"], "--operation: shout not in {send,put,put-signal,am,ssend}"),
         (2, ["--window", "0"], "--window"),
         (2, ["--lanes", "0"], "--lanes"),
         (2, ["--progress", "none"], "--progress: none not in {workers,dedicated}"),

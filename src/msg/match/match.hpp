@@ -88,7 +88,8 @@ struct MatchCounts {
 // 3. `ordered`, MPI's rules: the receive's policy selects the fields to compare; a message has
 //    both. A message gets the first posted of the receives that fit. A receive gets the first
 //    arrived of the messages that fit. Both orders are those in which inserts took the engine's
-//    lock.
+//    lock. In match.cpp, insert_receive_ordered() numbers the receives, and match_ordered()
+//    compares the numbers (`sequence`).
 // 4. `lazy`: as `exact` until the first call with a wildcard, then as `ordered`. The caller inserts
 //    the messages of a rank in the order of their arrival numbers. That first call holds all locks:
 //    it moves the receives, which are older than its own, and the messages by their numbers.

@@ -69,6 +69,8 @@ class Awaited {
   }
   /// Does an operation wait over `connection`? A large table is not searched: true.
   bool may_have_one_of(const Connection& connection) noexcept;
+  /// Does a send of an ordinary message with this number of its communicator wait?
+  bool has_ordinary(const Connection& connection, std::uint32_t number) noexcept;
   std::uint32_t count() noexcept;
 
  private:

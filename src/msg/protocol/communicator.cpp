@@ -256,6 +256,22 @@ Status Communicator::failure_of(int rank) const noexcept {
 
 // --- the rest -----------------------------------------------------------------------------------
 
+bool Communicator::are_sends_over() noexcept {
+  for (std::uint32_t index = 0; index < ways_count_; ++index) {
+    Way* const way = ways_[index].load(std::memory_order_acquire);  // pairs with make_way_slow()
+    if (way == nullptr) continue;
+    for (std::size_t to = 0; to < members_.size(); ++to) {
+      const Route& route = way->routes[to];
+      Connection* const connection =
+          route.connection.load(std::memory_order_acquire);  // as in send()
+      if (connection != nullptr &&
+          (!connection->is_quiet() || way->lane.awaited().has_ordinary(*connection, route.number)))
+        return false;
+    }
+  }
+  return true;
+}
+
 void Communicator::close() noexcept {
   for (std::uint32_t index = 0; index < ways_count_; ++index) {
     Way* const way = ways_[index].load(std::memory_order_acquire);  // pairs with make_way_slow()

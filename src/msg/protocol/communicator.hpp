@@ -118,6 +118,9 @@ class Communicator final {
   /// For a waiting probe: the reason that nothing more comes from that rank. Ok: it is not lost.
   Status failure_of(int rank) const noexcept;
 
+  /// All its sends so far are over, and their records out.
+  bool are_sends_over() noexcept;
+
   /// MPI_Comm_free, after its delete callbacks: the last call but cancel() of a receive that is
   /// still in flight. Drops messages without a receive, now and later. Receives and sends in flight
   /// go on. Marks the end behind the messages to each peer.

@@ -107,6 +107,12 @@ struct OrdinaryWord {
   static constexpr OrdinaryWord of_other(const PacketHeader& header) noexcept {
     return {rest_of(header) >> kVariantBits, rest_of(header) & ((1u << kVariantBits) - 1)};
   }
+  /// Of either; nothing: another record.
+  static constexpr std::optional<std::uint32_t> number_in(const PacketHeader& header) noexcept {
+    if (is_kind(header, RecordKind::ordinary_send)) return of_send(header).number;
+    if (is_kind(header, RecordKind::ordinary)) return of_other(header).number;
+    return std::nullopt;
+  }
 };
 inline constexpr bool is_ordinary(const PacketHeader& header) noexcept {
   return is_kind(header, RecordKind::ordinary_send) || is_kind(header, RecordKind::ordinary);
