@@ -153,6 +153,16 @@ class Vci final {
     post_joinable_locked();
     unlock();
   }
+  /// The same, unless another thread holds the lock. False: `change` did not run.
+  template <class Change>
+  bool try_exclusively(Change&& change) LARKLANE_NOT_FOLLOWED {
+    const ProcessSection section;
+    if (!lock_.try_lock()) return false;
+    change();
+    post_joinable_locked();
+    unlock_or_leave();
+    return true;
+  }
   /// As net::Endpoint's.
   int wait_fd() noexcept;
   /// As net::Endpoint's: before a sleep. False: do not sleep, call progress().

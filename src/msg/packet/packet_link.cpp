@@ -605,12 +605,14 @@ bool PacketLink::look_whole_locked() {
 }
 
 void PacketLink::resume() {
-  lane_.vci().exclusively([this] {
-    if (is_deaf_ || !inbox_->is_held()) return;
-    heard_locked(inbox_->resume([this](const RecordHead& head, std::span<const std::byte> payload) {
-      return deliver_locked(head, payload);
-    }));
-  });
+  lane_.vci().exclusively([this] { resume_locked(); });
+}
+
+void PacketLink::resume_locked() {
+  if (is_deaf_ || !inbox_->is_held()) return;
+  heard_locked(inbox_->resume([this](const RecordHead& head, std::span<const std::byte> payload) {
+    return deliver_locked(head, payload);
+  }));
 }
 
 void PacketLink::heard_locked(Status status) {

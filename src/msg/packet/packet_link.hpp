@@ -167,6 +167,8 @@ class PacketLink final {
 
   /// Offers the held record to the listener again. Not from a callback.
   void resume();
+  /// The same, with the lane's lock held.
+  void resume_locked();
   /// For reads and writes of the peer's memory, by works on the same lane.
   net::Link& net_link() const noexcept { return *link_; }
 

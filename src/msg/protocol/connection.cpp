@@ -470,6 +470,11 @@ void Connection::resume() noexcept {
   link->resume();
 }
 
+void Connection::resume_locked() noexcept {
+  is_held_ = false;
+  held_link_->resume_locked();
+}
+
 void Connection::on_failure(PacketLink&, Status status) {
   Awaited::Sweep sweep;
   while (Operation* const operation =

@@ -187,6 +187,7 @@ class Connection final : public PacketListener {
   bool set_backlog_locked(bool has) noexcept LARKLANE_REQUIRES(backlog_lock_);
   void tell_backlog() noexcept;
   void resume() noexcept;
+  void resume_locked() noexcept;
   Status failure() const noexcept;
 
   /// @param is_for_peer  the peer reads or writes this memory

@@ -195,11 +195,13 @@ std::uint32_t Engine::poll_if_busy(MessageLane& own) noexcept {
 
 std::uint32_t Engine::try_progress(std::uint32_t records_max, std::uint64_t bytes_max) noexcept {
   const std::uint64_t most = std::min<std::uint64_t>(records_max, bytes_max / record_bytes_max_);
+  MessageLane::hook_bytes_left = bytes_max;
   std::uint32_t served = 0;
   for (std::uint32_t index = 0; index < pool_.count_max(); ++index)
     // acquire: pairs with lane_of()'s release.
     if (MessageLane* const lane = made_[index].load(std::memory_order_acquire))
       served += lane->try_progress(static_cast<std::uint32_t>(std::max<std::uint64_t>(most, 1)));
+  MessageLane::hook_bytes_left = MessageLane::kNoLimit;
   return served;
 }
 

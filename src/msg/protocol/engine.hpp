@@ -170,7 +170,8 @@ class Engine final : private vci::VciPool::Receivers {
   Result<Communicator*> open(const ContextId& id, std::span<const int> members, int own_rank,
                              const Hints& hints) noexcept;
   /// For a progress hook inside the MPI: a turn of each lane with a free lock, up to about these
-  /// limits. Runs no handler of the program. @return records and completions served
+  /// limits. Of long messages it reads `bytes_max` bytes; later turns read the rest. Runs no
+  /// handler of the program. @return records and completions served
   std::uint32_t try_progress(std::uint32_t records_max, std::uint64_t bytes_max) noexcept;
   Communicators& communicators() noexcept { return communicators_; }
   std::uint32_t lane_count_max() const noexcept { return pool_.count_max(); }

@@ -190,6 +190,8 @@ MessageLane::Away MessageLane::why_away() noexcept {
     send_backlog_slow();
   if (has_held_.load(std::memory_order_relaxed)) [[unlikely]]
     resume_held_slow();
+  if (has_paused_.load(std::memory_order_relaxed)) [[unlikely]]
+    read_on_slow();
   return served;
 }
 
@@ -206,7 +208,8 @@ std::uint32_t MessageLane::try_progress(std::uint32_t most) noexcept {
   const std::uint32_t served = vci().progress(most);
   // relaxed: as in progress()
   if (has_backlog_.load(std::memory_order_relaxed)) send_backlog_slow();
-  if (has_held_.load(std::memory_order_relaxed)) resume_held_slow();
+  if (has_held_.load(std::memory_order_relaxed)) try_resume_held();
+  if (has_paused_.load(std::memory_order_relaxed)) read_on_slow();
   return served;
 }
 
@@ -266,6 +269,41 @@ void MessageLane::resume_held_slow() noexcept {
   while (held != nullptr) {
     Connection& connection = *std::exchange(held, held->next_held_);
     connection.resume();
+  }
+}
+
+/// The same, unless another thread holds the lane's lock.
+void MessageLane::try_resume_held() noexcept {
+  (void)vci().try_exclusively([this] {
+    Connection* held = std::exchange(held_, nullptr);
+    has_held_.store(false, std::memory_order_relaxed);  // a hint
+    while (held != nullptr) std::exchange(held, held->next_held_)->resume_locked();
+  });
+}
+
+thread_local constinit std::uint64_t MessageLane::hook_bytes_left = MessageLane::kNoLimit;
+
+void MessageLane::pause(Operation& operation) noexcept {
+  const SpinGuard guard(pause_lock_);
+  operation.next = nullptr;
+  Node** end = &paused_;
+  while (*end != nullptr) end = &(*end)->next;
+  *end = &operation;
+  has_paused_.store(true, std::memory_order_relaxed);  // a hint
+}
+
+void MessageLane::read_on_slow() noexcept {
+  while (hook_bytes_left != 0) {
+    Node* node = nullptr;
+    {
+      const SpinGuard guard(pause_lock_);
+      node = paused_;
+      if (node != nullptr) paused_ = node->next;
+      if (paused_ == nullptr) has_paused_.store(false, std::memory_order_relaxed);  // a hint
+    }
+    if (node == nullptr) return;
+    auto& operation = static_cast<Operation&>(*node);
+    operation.connection->read_piece(operation);
   }
 }
 

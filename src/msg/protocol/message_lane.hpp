@@ -80,13 +80,28 @@ class MessageLane final {
     // relaxed: as in progress()
     return vci().looks_idle() && handlers_.looks_empty() &&
            !has_backlog_.load(std::memory_order_relaxed) &&
-           !has_held_.load(std::memory_order_relaxed);
+           !has_held_.load(std::memory_order_relaxed) &&
+           !has_paused_.load(std::memory_order_relaxed);
   }
   /// For the helper: as progress(), but waits for the lane's lock.
   std::uint32_t serve() noexcept;
   /// For a progress hook: a turn with at most `most` records of each ring, if the lock is free.
   /// Runs no handlers.
   std::uint32_t try_progress(std::uint32_t most) noexcept;
+  /// Bytes of long messages that the calling thread may still read in its turn of a progress hook;
+  /// outside of one, no limit.
+  static constexpr std::uint64_t kNoLimit = UINT64_MAX;
+  static thread_local constinit std::uint64_t hook_bytes_left;
+  /// Up to `wanted` of them.
+  static std::uint64_t take_hook_bytes(std::uint64_t wanted) noexcept {
+    if (hook_bytes_left == kNoLimit) [[likely]]
+      return wanted;
+    const std::uint64_t taken = wanted < hook_bytes_left ? wanted : hook_bytes_left;
+    hook_bytes_left -= taken;
+    return taken;
+  }
+  /// The operation reads on in a later turn.
+  void pause(Operation& operation) noexcept;
   /// By a thread that uses this lane as its own. relaxed, here and below: a hint.
   void attend() noexcept {
     if (!is_attended_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -192,6 +207,8 @@ class MessageLane final {
   void run_handlers_slow() noexcept;
   void send_backlog_slow() noexcept;
   void resume_held_slow() noexcept;
+  void try_resume_held() noexcept;
+  void read_on_slow() noexcept;
   static void note(std::atomic<std::uint64_t>& counter) noexcept {
     counter.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
   }
@@ -228,6 +245,10 @@ class MessageLane final {
   alignas(vci::kOwnLineBytes) SpinLock backlog_lock_;
   Connection* backlog_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
   std::atomic<bool> has_backlog_{false}, is_sending_{false};
+
+  SpinLock pause_lock_;
+  Node* paused_ LARKLANE_GUARDED_BY(pause_lock_) = nullptr;  // the oldest first
+  std::atomic<bool> has_paused_{false};
 
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> no_connection_{0};
   std::atomic<std::uint64_t> no_operation_{0}, no_memory_{0}, behind_{0}, held_count_{0}, lost_{0};

@@ -93,6 +93,7 @@ struct Operation : Node {
 
   // A message of several pieces.
   std::uint32_t pieces_posted = 0;  ///< by a transfer, which moves one after the other
+  std::uint64_t piece_offset = 0;   ///< bytes of the last one that have been read
   std::uint32_t buffer_count = 0;
   union {
     Offer offer;                              ///< of an operation that fetches or offers
