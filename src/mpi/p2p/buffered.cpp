@@ -64,7 +64,7 @@ class Space {
            std::to_string(used_) + " are in use";
   }
 
-  /// A message whose bytes the peer has not got yet.
+  /// A message that the peer has not got yet, and its bytes.
   struct Message {
     Transfer transfer;
     std::unique_ptr<std::byte[]> bytes;

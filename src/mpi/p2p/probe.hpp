@@ -1,5 +1,5 @@
 #pragma once
-// What MPI_Probe and MPI_Mprobe share.
+// Shared by MPI_Probe and MPI_Mprobe.
 
 #include "mpi/p2p/call.hpp"
 #include "mpi/requests/status.hpp"
