@@ -199,9 +199,10 @@ TEST_F(TwoRanks, ARankThatLeavesWakesTheHelperThatItsMessagesWaitFor) {
   std::atomic<bool> has_left{false};
   std::thread leaving([&] {
     leave(0);
-    has_left.store(true);
+    has_left.store(true, std::memory_order_release);  // pairs with the load below
   });
-  if (!comes([&] { return has_left.load(); })) std::abort();  // it can't be joined
+  if (!comes([&] { return has_left.load(std::memory_order_acquire); }))
+    std::abort();  // it can't be joined
   leaving.join();
   for (std::size_t nth = 0; nth < kMessages; ++nth) {
     msg::Pending& received = receive(1, 0, got);
