@@ -13,77 +13,12 @@
 
 #include "base/clock.hpp"
 #include "msg/protocol/communicator.hpp"
-#include "net/shm/network_fabric.hpp"
-#include "unit/msg_job.hpp"
+#include "unit/communicator_job.hpp"
 
 namespace larklane::msg {
 namespace {
 
 constexpr std::uint64_t kLengths[] = {0, 1, 100, kEager, kEager + 1, 5000};
-using Mode = Communicator::Mode;
-
-ContextId id_of(std::uint64_t number) { return {number, number * 0x9e37'79b9'7f4a'7c15}; }
-UserBytes bytes_of(std::vector<std::byte>& bytes) { return {bytes.data(), bytes.size()}; }
-UserBytes bytes_of(std::uint64_t& value) {
-  return {reinterpret_cast<std::byte*>(&value), sizeof value};
-}
-
-Job::Options over_shm() {
-  Job::Options options;
-  options.decorate = [](std::unique_ptr<net::Fabric>, int) {
-    std::string reason;
-    return std::move(shm::open_network({}, &reason)).value();
-  };
-  return options;
-}
-
-class CommunicatorTest : public testing::Test {
- protected:
-  explicit CommunicatorTest(Job::Options options = {}) : job_(std::move(options)) {}
-
-  Engine& engine(int rank) { return *job_.at(rank).engine; }
-  Communicator& open(int rank, std::uint64_t number, const Hints& hints = {}) {
-    std::vector<int> members(static_cast<std::size_t>(job_.options.size));
-    std::iota(members.begin(), members.end(), 0);
-    auto opened = engine(rank).open(id_of(number), members, rank, hints);
-    EXPECT_TRUE(opened) << errc_name(opened.error().code());
-    return **opened;
-  }
-  std::vector<Communicator*> open_all(std::uint64_t number, const Hints& hints = {}) {
-    std::vector<Communicator*> all;
-    for (int rank = 0; rank < job_.options.size; ++rank) all.push_back(&open(rank, number, hints));
-    return all;
-  }
-  /// Null: complete.
-  static Pending* send(Communicator& from, int to, std::uint32_t tag, UserBytes bytes,
-                       Mode mode = Mode::standard) {
-    auto sent = from.send(to, tag, bytes, mode);
-    EXPECT_TRUE(sent) << errc_name(sent.error().code());
-    return sent ? *sent : nullptr;
-  }
-  static Pending& receive(Communicator& at, int from, std::int64_t tag, UserBytes to) {
-    auto posted = at.receive(from, tag, to);
-    EXPECT_TRUE(posted) << errc_name(posted.error().code());
-    return **posted;
-  }
-  Outcome finish(Pending* pending) {
-    if (pending == nullptr) return {};
-    for (int i = 0; i < 100'000 && !is_done(*pending); ++i) job_.step();
-    EXPECT_TRUE(is_done(*pending)) << "nothing comes";
-    const Outcome end = outcome(*pending);
-    if (is_done(*pending)) release(*pending);
-    return end;
-  }
-  /// A value arrives, as a message of its own.
-  void expect_value(Communicator& at, int from, std::int64_t tag, std::uint64_t wanted) {
-    std::uint64_t value = 0;
-    const Outcome end = finish(&receive(at, from, tag, bytes_of(value)));
-    EXPECT_TRUE(end.status.ok()) << errc_name(end.status.code());
-    EXPECT_EQ(value, wanted);
-  }
-
-  Job job_;
-};
 
 TEST_F(CommunicatorTest, AMessageMatchesItsReceiveInEitherOrder) {
   const auto all = open_all(1);
@@ -275,6 +210,39 @@ TEST_F(CommunicatorTest, ACancelledReceiveGetsNothing) {
   EXPECT_FALSE(finish(&late).is_cancelled);
 }
 
+TEST_F(CommunicatorTest, ASendThatWaitsForRoomIsCancelledInItsPlace) {
+  const auto all = open_all(1);
+  for (const unsigned cancelled : {0u, 1u, 3u, 4u}) {  // in the middle, and at both ends
+    std::vector<std::uint64_t> values(5);
+    std::iota(values.begin(), values.end(), 10 * cancelled);
+    auto from = random_bytes(5000, 1);
+    std::vector<std::byte> filling(400);
+    for (int i = 0; i < 200; ++i) send(*all[0], 1, 9, bytes_of(filling));
+    std::vector<Pending*> sent;
+    for (unsigned i = 0; i < values.size(); ++i)
+      sent.push_back(i == 1 ? send(*all[0], 1, 1, bytes_of(from))
+                            : send(*all[0], 1, 1, bytes_of(values[i]), Mode::synchronous));
+    EXPECT_TRUE(Communicator::cancel(*sent[cancelled]));
+    ASSERT_TRUE(is_done(*sent[cancelled]));
+    EXPECT_FALSE(Communicator::cancel(*sent[cancelled])) << "it is over";
+    EXPECT_TRUE(finish(sent[cancelled]).is_cancelled);
+    std::uint64_t last = 99;
+    send(*all[0], 1, 1, bytes_of(last));
+    std::vector<std::byte> into(from.size());
+    for (int i = 0; i < 200; ++i)
+      EXPECT_TRUE(finish(&receive(*all[1], 0, 9, bytes_of(filling))).status.ok());
+    for (unsigned i = 0; i < values.size(); ++i) {
+      if (i == cancelled) continue;
+      if (i == 1)
+        EXPECT_TRUE(finish(&receive(*all[1], 0, 1, bytes_of(into))).status.ok());
+      else
+        expect_value(*all[1], 0, 1, values[i]);
+      EXPECT_FALSE(finish(sent[i]).is_cancelled);
+    }
+    expect_value(*all[1], 0, 1, last);
+  }
+}
+
 TEST_F(CommunicatorTest, ACommunicatorOfFirstSightIsAdopted) {
   std::uint64_t value = 9;
   std::vector<std::byte> from = random_bytes(5000, 1), into(5000);
@@ -420,11 +388,6 @@ TEST_F(CommunicatorLanesTest, HintsSpreadTagsOverLanes) {
   EXPECT_EQ(lanes, 4);
   for (Communicator* const one : all) one->close();
 }
-
-class CommunicatorShmTest : public CommunicatorTest {
- protected:
-  CommunicatorShmTest() : CommunicatorTest(over_shm()) {}
-};
 
 TEST_F(CommunicatorShmTest, APollFindsWhatHasCome) {
   const auto all = open_all(1);

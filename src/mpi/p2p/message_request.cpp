@@ -67,13 +67,31 @@ namespace {
 /// Transfers without a request. Never destroyed. Thread safety: thread-safe through its mutex.
 struct Freed {
   std::mutex mutex;
-  std::vector<MessageRequest*> requests;
+  std::vector<FreedMessage*> messages;
 
   static Freed& get() noexcept {
     static Freed* const freed = new Freed;
     return *freed;
   }
 };
+
+/// False: no memory.
+bool add_freed(FreedMessage& message) noexcept {
+  Freed& freed = Freed::get();
+  const std::scoped_lock lock(freed.mutex);
+  try {
+    freed.messages.push_back(&message);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  detail::freed_count.store(freed.messages.size(), std::memory_order_relaxed);
+  return true;
+}
+
+int refuse_free(const Request& request) {
+  return raise_at(request.error_target(), MPI_ERR_NO_MEM,
+                  "MPI_Request_free on " + request.description() + ": no memory");
+}
 
 /// A send that is complete from the start; one for all of them. Thread safety: immutable.
 class CompletedSend final : public Request {
@@ -147,26 +165,39 @@ int MessageRequest::free(MPI_Request* handle) {
     finish(handle);
     return MPI_SUCCESS;
   }
-  Freed& freed = Freed::get();
-  const std::scoped_lock lock(freed.mutex);
-  try {
-    freed.requests.push_back(this);
-  } catch (const std::bad_alloc&) {
-    return raise_at(error_target(), MPI_ERR_NO_MEM, "MPI_Request_free on " + description());
-  }
-  detail::freed_count.store(freed.requests.size(), std::memory_order_relaxed);
+  if (!add_freed(*this)) return refuse_free(*this);
   *handle = handles().request_null;
   return MPI_SUCCESS;
 }
 
-MPI_Comm MessageRequest::error_target() const noexcept {
-  return record_ != nullptr ? record_->error_target() : comm_.load(std::memory_order_relaxed);
+bool MessageRequest::end_if_done() {
+  Pass pass;
+  if (!is_over(poll_own(pass))) return false;
+  give_back();
+  return true;
 }
 
-std::string MessageRequest::description() const {
-  const std::string peer = peer_ == MPI_ANY_SOURCE ? "any rank" : "rank " + std::to_string(peer_);
-  const std::string tag = tag_ == MPI_ANY_TAG ? "any tag" : "tag " + std::to_string(tag_);
-  return (transfer_.is_receive() ? "receive from " : "send to ") + peer + ", " + tag;
+int free_incomplete(Request& request, FreedMessage& message, MPI_Request carrier,
+                    MPI_Request* handle) {
+  // Remove it from the table first: another thread may end the message at once.
+  remove_carrier(carrier);
+  if (!add_freed(message)) {
+    add_carrier(carrier, &request);
+    return refuse_free(request);
+  }
+  return next_pmpi().Request_free(handle);
+}
+
+std::string describe_message(bool is_receive, int peer, int tag) {
+  const std::string named_peer = peer == MPI_ANY_SOURCE  ? "any rank"
+                                 : peer == MPI_PROC_NULL ? "MPI_PROC_NULL"
+                                                         : "rank " + std::to_string(peer);
+  const std::string named_tag = tag == MPI_ANY_TAG ? "any tag" : "tag " + std::to_string(tag);
+  return (is_receive ? "receive from " : "send to ") + named_peer + ", " + named_tag;
+}
+
+MPI_Comm MessageRequest::error_target() const noexcept {
+  return record_ != nullptr ? record_->error_target() : comm_.load(std::memory_order_relaxed);
 }
 
 void MessageRequest::keep_target(MPI_Comm freed, const std::shared_ptr<Communicator>& record) {
@@ -179,13 +210,8 @@ void look_at_freed() noexcept {
   Freed& freed = Freed::get();
   const std::unique_lock lock(freed.mutex, std::try_to_lock);
   if (!lock) return;
-  std::erase_if(freed.requests, [](MessageRequest* request) {
-    Pass pass;
-    if (!is_over(request->poll_own(pass))) return false;
-    request->give_back();
-    return true;
-  });
-  detail::freed_count.store(freed.requests.size(), std::memory_order_relaxed);
+  std::erase_if(freed.messages, [](FreedMessage* message) { return message->end_if_done(); });
+  detail::freed_count.store(freed.messages.size(), std::memory_order_relaxed);
 }
 
 void free_spare_carriers() noexcept {

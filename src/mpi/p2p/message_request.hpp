@@ -27,8 +27,25 @@ inline bool any_freed() noexcept {
 }
 void look_at_freed() noexcept;
 
+/// A message that completes without its request. Thread safety: single-owner.
+class FreedMessage {
+ public:
+  /// True: it is complete, and the object must not be used again.
+  virtual bool end_if_done() = 0;
+
+ protected:
+  ~FreedMessage() = default;
+};
+/// MPI_Request_free of an incomplete request: also frees its carrier, which stands for no other.
+/// @return an MPI error code, noted for settle()
+int free_incomplete(Request& request, FreedMessage& message, MPI_Request carrier,
+                    MPI_Request* handle);
+
+/// "receive from rank 3, tag 7"
+std::string describe_message(bool is_receive, int peer, int tag);
+
 /// One message, or the two of MPI_Isendrecv. Thread safety: as Request.
-class MessageRequest final : public Request {
+class MessageRequest final : public Request, public FreedMessage {
  public:
   MessageRequest() noexcept : Request(Kind::message) {}
 
@@ -66,7 +83,10 @@ class MessageRequest final : public Request {
   int cancel() override;
   int free(MPI_Request* handle) override;
   MPI_Comm error_target() const noexcept override;
-  std::string description() const override;
+  std::string description() const override {
+    return describe_message(transfer_.is_receive(), peer_, tag_);
+  }
+  bool end_if_done() override;
 
   void keep_target(MPI_Comm freed, const std::shared_ptr<Communicator>& record) override;
   /// At the end, of an inactive request: it is gone afterwards.
@@ -74,7 +94,6 @@ class MessageRequest final : public Request {
 
  private:
   friend class SparePool;
-  friend void look_at_freed() noexcept;
   Completion poll_own(Pass& pass) {
     bool is_done = transfer_.poll(pass);
     if (second_) [[unlikely]]

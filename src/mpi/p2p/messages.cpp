@@ -72,7 +72,7 @@ void Messages::Turns::poll() noexcept {
 
 void Messages::Turns::serve() {
   constexpr int kTurnsMost = 64;  // then the helper looks at its other sources
-  // Before the turns: what comes after them asks anew. acq_rel: as ask(), and as before_sleep()
+  // Before the turns: a later arrival asks anew. acq_rel: as ask(), and as before_sleep()
   is_asked_.exchange(false, std::memory_order_acq_rel);
   for (int turn = 0; turn < kTurnsMost; ++turn)
     if (messages_.engine_->serve_all() == 0) return;

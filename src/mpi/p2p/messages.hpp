@@ -54,7 +54,7 @@ class Messages final : private msg::MeshUser, private msg::Connector, private ms
     void ask() noexcept;
     /// Wants a turn each millisecond, for good.
     void poll() noexcept;
-    // acquire: pairs with ask(): what the asker has stored is there
+    // acquire: pairs with ask(): the asker's stores are visible
     bool before_sleep() override { return !is_asked_.load(std::memory_order_acquire); }
     void serve() override;
     std::uint64_t next_time_ns() const noexcept override {

@@ -71,9 +71,13 @@ class Transfer {
     is_receive_ = true;
     return MPI_SUCCESS;
   }
-  /// Of a matched message, which is used up. @return as above
-  int receive(const Call& call, msg::Taken& message, void* buffer, MPI_Count count,
+  /// Of a matched message; it becomes null once it is used up. @return as above
+  int receive(const Call& call, msg::Taken*& message, void* buffer, MPI_Count count,
               MPI_Datatype datatype);
+
+  /// The same, without a noted error. @errors those of msg::Communicator
+  Status post_send(const Peer& to, msg::Communicator::Mode mode, msg::UserBytes from) noexcept;
+  Status post_receive(const Peer& from, msg::UserBytes to) noexcept;
 
   /// From MPI_PROC_NULL: complete at once.
   int receive_null() noexcept;
@@ -104,6 +108,11 @@ class Transfer {
   /// A receive: its message, a send: the empty status. Does nothing if the status is ignored.
   void fill(MPI_Status* status) const;
   bool is_receive() const noexcept { return is_receive_; }
+  /// The bytes that a receive has written; 0 for a send.
+  std::uint64_t received_bytes() const noexcept {
+    const bool has_come = is_receive_ && outcome_.status.ok() && !outcome_.is_cancelled;
+    return has_come ? outcome_.envelope.bytes : 0;
+  }
 
   /// The same object carries another message.
   void reset() noexcept {

@@ -1,5 +1,7 @@
 #include "mpi/p2p/world.hpp"
 
+#include <sched.h>
+
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -10,13 +12,17 @@
 #include "base/log.hpp"
 #include "base/siphash.hpp"
 #include "mpi/abi/handles.hpp"
+#include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
+#include "mpi/p2p/buffered.hpp"
 #include "mpi/p2p/call.hpp"
+#include "mpi/p2p/matched_probe.hpp"
 #include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/messages.hpp"
 #include "mpi/p2p/progress_hook.hpp"
 #include "mpi/p2p/tally.hpp"
+#include "mpi/partitioned/device_memory.hpp"
 #include "mpi/world/process.hpp"
 #include "mpi/world/summary.hpp"
 
@@ -52,6 +58,15 @@ std::uint64_t patience(int rank, std::uint64_t wait_ns) {
   return wait_ns / kLevels * (kLevels - level);
 }
 
+/// From the argument, not from MPI_Comm_get_info: the result of a nonblocking constructor answers
+/// no call yet, and an MPI may forget keys that it does not know.
+msg::Hints hints_of(MPI_Info info) {
+  const auto promises = [info](const char* key) { return info_value(info, key) == "true"; };
+  return {.no_any_source = promises("mpi_assert_no_any_source"),
+          .no_any_tag = promises("mpi_assert_no_any_tag"),
+          .allow_overtaking = promises("mpi_assert_allow_overtaking")};
+}
+
 /// Of the options by which both sides of a link choose alike. Objection::options names them.
 std::uint64_t digest_of(const Config& config) {
   const std::string text = std::to_string(config.vci_count_max) + " " + config.vci_mapping;
@@ -75,7 +90,8 @@ class World final : public control::Handler {
   void close();
   void end_messages();
   msg::Engine& engine() noexcept { return messages_->engine(); }
-  void open_record(Communicator& made, const Communicator::Members& members);
+  void open_record(Communicator& made, const Communicator::Members& members,
+                   const msg::Hints& hints);
   std::string ownership_text();
 
  private:
@@ -89,6 +105,7 @@ class World final : public control::Handler {
 
   void begin(Process& process, control::Plane& plane);
   void pass_locked(control::Peer& from, const control::Record& record);
+  void note_end_locked(int rank);
   bool decide(Process& process);
   bool make_communicator();
   void stay_native(const std::string& why, bool says_so);
@@ -118,7 +135,7 @@ void World::on_peer_down(control::Peer& peer) {
     if (!is_closed_ && early_.size() < kEarlyMax) early_.push_back({&peer, 0, {}});
     return;
   }
-  if (const auto rank = lines_->rank_at(peer.address())) agreement_->on_ended(*rank);
+  if (const auto rank = lines_->rank_at(peer.address())) note_end_locked(*rank);
   if (messages_) messages_->handler().on_peer_down(peer);
 }
 
@@ -129,6 +146,14 @@ void World::pass_locked(control::Peer& from, const control::Record& record) {
   }
   if (const auto ballot = lines_->read(from, record))
     agreement_->on_ballot(ballot->first, ballot->second);
+}
+
+/// The launcher may end the job now, and then no other process says why.
+void World::note_end_locked(int rank) {
+  if (agreement_->on_ended(rank))
+    log_error(
+        "rank %d has ended in MPI_Init, after its yes to Larklane's messages: the job can't go on",
+        rank);
 }
 
 void World::begin(Process& process, control::Plane& plane) {
@@ -146,7 +171,7 @@ void World::begin(Process& process, control::Plane& plane) {
     if (early.kind != 0) {
       pass_locked(*early.from, {early.kind, early.payload, {}});
     } else if (const auto rank = lines_->rank_at(early.from->address())) {
-      agreement_->on_ended(*rank);
+      note_end_locked(*rank);
     }
   }
 }
@@ -181,6 +206,8 @@ bool World::decide(Process& process) {
     agreement_->object({Objection::several_hosts, rank_});
   else if (!messages_)
     agreement_->object({Objection::unusable, rank_});
+  else if (has_device_driver())
+    agreement_->object({Objection::devices, rank_});
   else
     agreement_->agree(1);
   Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
@@ -189,7 +216,7 @@ bool World::decide(Process& process) {
       // Before this rank's yes: messages may come as soon as another rank knows the answer.
       const msg::Creation creation(messages_->engine());
       for (const MPI_Comm comm : {handles().comm_world, handles().comm_self})
-        open_record(*find_communicator(comm), find_communicator(comm)->members());
+        open_record(*find_communicator(comm), find_communicator(comm)->members(), {});
       agreement_->agree(2);
     } else
       agreement_->object({Objection::no_communicator, rank_});
@@ -237,10 +264,11 @@ void World::set_text(std::string text) {
   text_ = std::move(text);
 }
 
-void World::open_record(Communicator& made, const Communicator::Members& members) {
+void World::open_record(Communicator& made, const Communicator::Members& members,
+                        const msg::Hints& hints) {
   std::vector<int> ranks;
   for (const Member& member : members.peers) ranks.push_back(member.rank);
-  auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, {});
+  auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, hints);
   if (opened) {
     // relaxed: see `ordinary`
     made.ordinary.store(*opened, std::memory_order_relaxed);
@@ -265,12 +293,14 @@ void World::drain() {
   if (!is_owned()) return;
   messages_->drain([] { Process::get().poke_native(); });
   free_spare_carriers();
+  free_spare_message_handles();
   messages_->serve_by_helper();  // until close(): the native call runs without the hook
   stop_hook();
 }
 
 void World::close() {
   if (is_owned()) {
+    end_buffers();
     close_all_communicators();
     set_text(ownership_text() + "; " + counts_text());
   }
@@ -321,16 +351,33 @@ msg::Communicator* detail::record_slow(MPI_Comm comm) noexcept {
   return last_record.found;
 }
 
+void finish_all(MPI_Comm comm) {
+  if (!is_owned()) return;
+  msg::Communicator* const ours = record(comm);
+  while (ours != nullptr && !ours->are_sends_over()) {
+    if (ours->progress() != 0) continue;
+    Process::get().poke_native();
+    ::sched_yield();
+  }
+}
+
 Creation::Creation(const Communicator* parent) {
   // relaxed: see `ordinary`
   if (parent != nullptr && parent->ordinary.load(std::memory_order_relaxed) != nullptr)
     creation_.emplace(engine());
 }
 
-void Creation::open(Communicator& made, Communicator* like) const {
+void Creation::open(Communicator& made, Communicator* like, MPI_Info info) const {
   if (!creation_) return;
   const Communicator::Members& members = (like != nullptr ? *like : made).members();
-  if (members.known && !members.inter) World::get().open_record(made, members);
+  if (!members.known) return;
+  const msg::Hints hints = hints_of(info);
+  World::get().open_record(made, members, hints);
+  log_info("communicator %s: messages carried by Larklane, this process is rank %d, %zu %s%s%s%s",
+           mpi::text_of(made.recipe()).c_str(), members.rank, members.peers.size(),
+           members.inter ? "remote processes" : "processes",
+           hints.no_any_source ? ", no any source" : "", hints.no_any_tag ? ", no any tag" : "",
+           hints.allow_overtaking ? ", overtaking" : "");
 }
 
 std::string ownership_text() { return World::get().ownership_text(); }

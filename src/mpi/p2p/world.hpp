@@ -52,11 +52,18 @@ class Creation {
   explicit Creation(const Communicator* parent);
   /// @param like  has the same members, and `made` answers no call of the MPI yet; null: ask the
   ///   MPI
-  void open(Communicator& made, Communicator* like) const;
+  /// @param info  of the call, or info_null: the hints that the program promises
+  void open(Communicator& made, Communicator* like, MPI_Info info) const;
+  /// The parent's messages are ours.
+  bool is_owned() const noexcept { return creation_.has_value(); }
 
  private:
   std::optional<msg::Creation> creation_;
 };
+
+/// MPI_Comm_disconnect, before the MPI's: returns when all sends on the communicator are over, if
+/// they are ours. No time limit while their peers live. Receives go on, as after MPI_Comm_free.
+void finish_all(MPI_Comm comm);
 
 /// After the MPI's own initialisation, on the calling thread: decides with the other ranks. Does
 /// nothing without option `p2p`. Aborts the job if the decision can't be known.

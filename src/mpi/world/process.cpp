@@ -17,6 +17,7 @@
 #include "mpi/types/type_cache.hpp"
 #include "mpi/world/communicator.hpp"
 #include "mpi/world/summary.hpp"
+#include "msg/protocol/engine.hpp"
 #include "shm/copy.hpp"
 
 namespace larklane::mpi {
@@ -344,6 +345,8 @@ void Process::help() noexcept {
 
 void Process::poke_native() noexcept {
   help();
+  // By time, since a wait that yields or sleeps makes few turns of a lane.
+  if (p2p::is_owned()) p2p::engine().look_for_stalls();
   if (private_comm_ == handles().comm_null || private_comm_ == MPI_Comm{}) return;
   // acquire: pairs with the release below: the next poker sees this one's native state
   if (poking_.exchange(true, std::memory_order_acquire)) return;

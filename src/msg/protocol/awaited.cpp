@@ -107,6 +107,14 @@ bool Awaited::may_have_one_of(const Connection& connection) noexcept {
   });
 }
 
+bool Awaited::has_ordinary(const Connection& connection, std::uint32_t number) noexcept {
+  const SpinGuard guard(lock_);
+  return std::any_of(places_.get(), places_.get() + size_, [&](const Place& place) {
+    return place.operation != nullptr && place.operation->connection == &connection &&
+           OrdinaryWord::number_in(place.operation->header) == number;
+  });
+}
+
 std::uint32_t Awaited::count() noexcept {
   const SpinGuard guard(lock_);
   return count_;

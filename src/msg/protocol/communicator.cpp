@@ -147,6 +147,13 @@ static void meet(Operation& receive, Operation& message) noexcept {
   if (!Connection::hand_over(receive, message)) receive.lane->finish(receive);
 }
 
+/// Answers the withdrawn messages that the caller has met.
+static void drop_withdrawn(MatchingEngine& matching) noexcept {
+  if (matching.has_withdrawn()) [[unlikely]]
+    matching.for_each_withdrawn(
+        [](MatchMessage& message) { Connection::drop_withdrawn(Connection::whole_of(message)); });
+}
+
 Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to) noexcept {
   MatchingEngine* const matching = this->matching();
   Way* const way = find_way(way_of(tag));
@@ -167,7 +174,9 @@ Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to)
   operation->receive.tag = key.tag;
   operation->receive.policy = key.policy;
   operation->is_posted.store(true, std::memory_order_relaxed);  // the engine's lock publishes it
-  if (MatchMessage* const matched = matching->insert_receive(operation->receive)) {
+  MatchMessage* const matched = matching->insert_receive(operation->receive);
+  drop_withdrawn(*matching);
+  if (matched != nullptr) {
     operation->is_posted.store(false, std::memory_order_relaxed);
     meet(*operation, Connection::whole_of(*matched));
     return operation;
@@ -201,6 +210,7 @@ bool Communicator::look(int from, std::int64_t tag, Envelope* found) noexcept {
   // acquire: as in matching(). Without an engine there has been no message.
   MatchingEngine* const matching = matching_.load(std::memory_order_acquire);
   const auto seen = matching == nullptr ? std::nullopt : matching->look(key);
+  if (matching != nullptr) drop_withdrawn(*matching);
   if (!seen) {
     last_miss_ = miss;
     return false;
@@ -217,6 +227,7 @@ Taken* Communicator::take(int from, std::int64_t tag, Envelope* found) noexcept 
   if (miss == last_miss_) return nullptr;
   MatchingEngine* const matching = matching_.load(std::memory_order_acquire);  // as in look()
   MatchMessage* const message = matching == nullptr ? nullptr : matching->take(key);
+  if (matching != nullptr) drop_withdrawn(*matching);
   if (message == nullptr) {
     last_miss_ = miss;
     return nullptr;
@@ -228,7 +239,9 @@ Taken* Communicator::take(int from, std::int64_t tag, Envelope* found) noexcept 
 
 bool Communicator::cancel(Pending& pending) noexcept {
   // relaxed: a receive that has left the engine is not found there; see close()
-  if (is_done(pending) || !pending.is_posted.load(std::memory_order_relaxed)) return false;
+  if (is_done(pending)) return false;
+  if (pending.is_send) return Connection::cancel(pending);
+  if (!pending.is_posted.load(std::memory_order_relaxed)) return false;
   Communicator& communicator = *pending.communicator;
   if (!communicator.matching()->cancel(pending.receive)) return false;
   pending.is_cancelled = true;
@@ -242,6 +255,22 @@ Status Communicator::failure_of(int rank) const noexcept {
 }
 
 // --- the rest -----------------------------------------------------------------------------------
+
+bool Communicator::are_sends_over() noexcept {
+  for (std::uint32_t index = 0; index < ways_count_; ++index) {
+    Way* const way = ways_[index].load(std::memory_order_acquire);  // pairs with make_way_slow()
+    if (way == nullptr) continue;
+    for (std::size_t to = 0; to < members_.size(); ++to) {
+      const Route& route = way->routes[to];
+      Connection* const connection =
+          route.connection.load(std::memory_order_acquire);  // as in send()
+      if (connection != nullptr &&
+          (!connection->is_quiet() || way->lane.awaited().has_ordinary(*connection, route.number)))
+        return false;
+    }
+  }
+  return true;
+}
 
 void Communicator::close() noexcept {
   for (std::uint32_t index = 0; index < ways_count_; ++index) {

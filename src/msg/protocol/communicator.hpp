@@ -110,12 +110,16 @@ class Communicator final {
   /// Mrecv and Imrecv. `message` is used up, also if it fails. @errors kNoMemory
   static Result<Pending*> receive(Taken& message, UserBytes to) noexcept;
 
-  /// True: it is done with is_cancelled. False: too late, it completes as if this had not been
-  /// called. @param pending  not released. Not while its communicator's close() runs in another
-  /// thread
+  /// True: it is done with is_cancelled, without the peer's help. False: too late, it completes as
+  /// if this had not been called. A send whose record is out can be cancelled where peers map
+  /// memory (Limits::has_mapped_memory), until a receive has matched it or a probe has shown it.
+  /// @param pending  not released. Not while its communicator's close() runs in another thread
   static bool cancel(Pending& pending) noexcept;
   /// For a waiting probe: the reason that nothing more comes from that rank. Ok: it is not lost.
   Status failure_of(int rank) const noexcept;
+
+  /// All its sends so far are over, and their records out.
+  bool are_sends_over() noexcept;
 
   /// MPI_Comm_free, after its delete callbacks: the last call but cancel() of a receive that is
   /// still in flight. Drops messages without a receive, now and later. Receives and sends in flight

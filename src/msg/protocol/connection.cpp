@@ -260,6 +260,7 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
   }
   const std::span own(operation.small.data(), operation.small_bytes);
   if (operation.then == Operation::Then::await) return try_awaited(link, operation);
+  if (operation.then == Operation::Then::skip) return net::Post::posted;
   if (operation.then == Operation::Then::gather)
     return link.post_gathered(operation.header,
                               Gathered{std::span(operation.buffers).first(operation.buffer_count),
@@ -285,6 +286,7 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
   }
   const bool is_ask = is_kind(header, RecordKind::ask);
   header[2] = lane_.awaited().add(operation, is_ask ? link.notifications() : UINT32_MAX);
+  if (header[2] != 0 && is_ordinary(header)) lane_.offer_words().of(header[2]).begin();
   if (is_ask && header[2] == 0) {  // an ask must not wait for other operations
     read(operation);
     return net::Post::posted;

@@ -97,6 +97,8 @@ class Connection final : public PacketListener {
   Result<Operation*> offer(std::uint32_t number, std::uint32_t tag, UserBytes from) noexcept;
   /// Announces a communicator to the peer. @return its number on this link
   Result<std::uint32_t> announce(const ContextId& id, std::uint32_t own_rank) noexcept;
+  /// Of a send that is still the caller's. True: it is done with is_cancelled. False: too late.
+  static bool cancel(Operation& operation) noexcept;
   /// No more records with the number follow.
   void mark_end(std::uint32_t number) noexcept;
 
@@ -107,6 +109,8 @@ class Connection final : public PacketListener {
   static Operation& whole_of(MatchReceive& receive) noexcept;
   /// Frees a message that matches no receive.
   static void drop(Operation& message) noexcept;
+  /// The same of one that its sender has withdrawn; says so.
+  static void drop_withdrawn(Operation& message) noexcept;
   /// The message's bytes into the receive; ends the message. False: the caller finishes the
   /// receive. True: the bytes are being fetched. @pre both are the caller's alone
   static bool hand_over(Operation& receive, Operation& message) noexcept;
@@ -143,6 +147,9 @@ class Connection final : public PacketListener {
   static PostOptions queued() noexcept;
   static Result<Operation*> posted(Operation& operation, Result<Post> answer) noexcept;
   void tell_matched(Operation& message) noexcept;
+  bool cancel_waiting(Operation& operation, Operation& substitute) noexcept;
+  bool withdraw(Operation& operation, Operation& substitute, bool* keeps_substitute) noexcept;
+  Result<bool> refuse_locked(std::uint32_t there) noexcept;
   /// Undoes begin_operation().
   void take_back(Operation& operation) noexcept;
   /// Uses no operation if the post needs no completion.
@@ -256,7 +263,7 @@ class Connection final : public PacketListener {
                              std::uint64_t bytes) noexcept;
   Result<bool> on_ordinary(PacketLink& link, const PacketHeader& header,
                            std::span<const std::byte> payload) noexcept;
-  Result<bool> on_context(std::uint32_t number, std::uint32_t source,
+  Result<bool> on_context(PacketLink& link, std::uint32_t number, std::uint32_t source,
                           std::span<const std::byte> payload) noexcept;
   Result<bool> on_ordinary_offer(std::uint32_t number, const PacketHeader& header,
                                  std::span<const std::byte> payload) noexcept;
@@ -288,6 +295,7 @@ class Connection final : public PacketListener {
   bool is_held_ = false, is_written_to_ = false;
   Connection* next_held_ = nullptr;
   PeerNumbers peer_numbers_;
+  std::uint32_t* peer_offer_words_ = nullptr;  // of its lane
 
   alignas(vci::kOwnLineBytes) SpinLock backlog_lock_;
   Node* first_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;

@@ -28,6 +28,7 @@ MessageLane::MessageLane(Engine& engine, std::uint32_t index, const Options& opt
       packets_(std::move(packets)),
       ledger_(std::move(ledger)),
       awaited_(options.operations),
+      offer_words_(engine.fabric()),
       bounce_buffers_(engine.fabric(), bounce_bytes_max(options, engine.fabric().limits())),
       arrivals_(std::move(arrivals)),
       buffers_(std::move(buffers)),
@@ -98,7 +99,7 @@ Operation* MessageLane::take_pending(Object* object) noexcept {
   prepare(*operation, *this);
   operation->object = object;
   operation->communicator = nullptr;
-  operation->is_cancelled = false;
+  operation->is_cancelled = operation->is_send = false;
   // relaxed, both: the owner publishes the operation
   operation->is_over.store(false, std::memory_order_relaxed);
   operation->is_posted.store(false, std::memory_order_relaxed);
@@ -230,6 +231,7 @@ Operation* MessageLane::keep_locked(std::uint64_t bytes) noexcept {
   if (operation == nullptr) return nullptr;
   prepare(*operation, *this);
   operation->object = nullptr;
+  operation->message.offer = {};
   operation->local_bytes = bytes;
   operation->local = nullptr;
   if (bytes == 0) return operation;

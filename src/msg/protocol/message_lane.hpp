@@ -2,6 +2,8 @@
 // A lane for messages: its packets, its operations in flight, and work for times when its lock is
 // free. Then it calls handlers, posts delayed records, and resumes held ones.
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -17,6 +19,7 @@
 #include "msg/memory/pool.hpp"
 #include "msg/packet/packet_lane.hpp"
 #include "msg/protocol/awaited.hpp"
+#include "msg/protocol/offer_words.hpp"
 #include "msg/protocol/operation.hpp"
 #include "vci/vci.hpp"
 
@@ -65,6 +68,7 @@ class MessageLane final {
   PacketLane& packets() noexcept { return *packets_; }
   vci::Vci& vci() const noexcept { return packets_->vci(); }
   Awaited& awaited() noexcept { return awaited_; }
+  OfferWords& offer_words() noexcept { return offer_words_; }
   Ledger& ledger() noexcept { return *ledger_; }
   BounceBuffers& bounce_buffers() noexcept { return bounce_buffers_; }
 
@@ -148,6 +152,16 @@ class MessageLane final {
   /// For a connection with delayed records, until it has none.
   void add_backlog(Connection& connection) noexcept;
 
+  /// Runs `change` while no thread sends delayed records: each waits in its list, or is out.
+  template <class Change>
+  auto while_none_sends(Change&& change) noexcept {
+    // acquire: as in send_backlog_slow(). Its holder only posts.
+    while (is_sending_.exchange(true, std::memory_order_acquire)) ::sched_yield();
+    auto answer = change();
+    is_sending_.store(false, std::memory_order_release);  // pairs with that acquire
+    return answer;
+  }
+
   void note_no_connection() noexcept { note(no_connection_); }
   void note_no_operation() noexcept { note(no_operation_); }
   void note_no_memory() noexcept { note(no_memory_); }
@@ -187,6 +201,7 @@ class MessageLane final {
   const std::unique_ptr<PacketLane> packets_;
   const std::unique_ptr<Ledger> ledger_;
   Awaited awaited_;
+  OfferWords offer_words_;
   BounceBuffers bounce_buffers_;
 
   static void prepare(Operation& operation, MessageLane& lane) noexcept;

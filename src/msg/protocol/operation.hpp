@@ -45,6 +45,7 @@ struct Operation : Node {
     gather,         ///< finish: its payload lies in `buffers`
     post_packet,    ///< finish: its payload lies in `packet`
     finish_copy,    ///< finish: its payload is a buffer of the library, `local`
+    skip,           ///< finish: no record; it has taken the place of a cancelled one
   };
 
   Object* object = nullptr;  ///< null: no object to signal
@@ -79,6 +80,7 @@ struct Operation : Node {
 
   // Of an ordinary message's pending operation.
   bool is_cancelled = false;
+  bool is_send = false;
   std::atomic<bool> is_over{false};    ///< release: of the outcome; pairs with is_done()
   std::atomic<bool> is_posted{false};  ///< it waits in the engine of `communicator`
   Communicator* communicator = nullptr;
