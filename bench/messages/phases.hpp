@@ -65,7 +65,8 @@ class Phases {
  public:
   Phases(const Options& options, std::uint64_t bytes, World& world, double timer_ns,
          const Watcher& watcher)
-      : o_(without_yields(options)),
+      : o_(options),
+        yields_(options.yields),
         world_(world),
         timer_ns_(timer_ns),
         watcher_(watcher),
@@ -110,11 +111,6 @@ class Phases {
     double turns = 0;
   };
 
-  /// A waiting thread has its core to itself.
-  static Options without_yields(Options options) {
-    options.yields = false;
-    return options;
-  }
   void feed(const std::string& way) const {
     if (world_.rank() == 0) watcher_.before_round(way);
   }
@@ -154,6 +150,7 @@ class Phases {
   /// @param w  index of the way
   void round(Way& way, std::size_t w, Series& series, bool counts) {
     feed(series.way);
+    o_.yields = yields_ && is_beside_[w];  // else a waiting thread has its core to itself
     numbers_.begin_round(shape_.is_first, Numbers::is_mixed(o_.ways[w]));
     way.begin_round();
     (void)world_.gather(0);
@@ -203,7 +200,8 @@ class Phases {
     series.samples["helped_turns"].push_back(helped);
   }
 
-  const Options o_;
+  Options o_;
+  const bool yields_;
   World& world_;
   const double timer_ns_;
   const Watcher& watcher_;
