@@ -18,9 +18,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/spin_lock.hpp"
 #include "base/splitmix.hpp"
+#include "base/thread_safety.hpp"
 #include "msg/match/lane_order.hpp"
 #include "msg/match/lane_sender.hpp"
+#include "msg/match/lane_stamp.hpp"
 
 namespace larklane::msg {
 
@@ -33,12 +36,11 @@ struct LanesCase {
 
 class LanesWorld {
  public:
-  explicit LanesWorld(const LanesCase& c) : case_(c), matcher_(*this), order_(rings_, matcher_) {
-    for (std::uint32_t s = 0; s < kSourcesMost; ++s) {
-      ports_[s].rings = &rings_;
-      ports_[s].source = s;
-      sources_[s] = std::make_unique<Sender>(ports_[s], rings_.has_backlog[s], c.has_clock);
-    }
+  explicit LanesWorld(const LanesCase& c)
+      : case_(c), lanes_(*this), matcher_(*this), order_(lanes_, matcher_) {
+    EXPECT_TRUE(order_.prepare());
+    for (std::uint32_t s = 0; s < kSourcesMost; ++s)
+      sources_[s] = std::make_unique<Sender>(lanes_.ring[s], c.has_clock);
   }
 
   void run() {
@@ -65,49 +67,97 @@ class LanesWorld {
   static constexpr std::uint32_t kWindow = 600;  // unmatched messages; bounds memory
   using Clocks = std::array<std::array<std::uint32_t, kTags>, kThreadsMost>;
 
-  struct Message : BacklogLink, LaneEntry {
+  static std::uint32_t lane_of(std::uint32_t tag) {
+    return static_cast<std::uint32_t>(splitmix(tag) % kLanes);
+  }
+  struct Link {  // of a backlog
+    Link* next = nullptr;
+  };
+  struct Message : Link, LaneEntry {
     std::uint32_t from = 0, thread = 0, tag = 0, nth = 0;
     Clocks before{};  ///< messages of each thread and tag of its source that happened before
   };
   struct Ring {
+    bool push(Message& message) {
+      const SpinGuard guard(producer);
+      const std::uint64_t at = tail.load(std::memory_order_relaxed);
+      // acquire: pairs with Lanes::look()
+      if (at - head.load(std::memory_order_acquire) == kCells) return false;
+      cells[at % kCells] = &message;
+      jitter();
+      tail.store(at + 1, std::memory_order_release);  // pairs with Lanes::look()
+      return true;
+    }
     std::array<Message*, kCells> cells{};
+    SpinLock producer;
     alignas(64) std::atomic<std::uint64_t> tail{0};
     alignas(64) std::atomic<std::uint64_t> head{0};
   };
-  struct Rings {
-    std::uint32_t sources() const { return kSourcesMost; }
-    std::uint64_t tail(std::uint32_t s, std::uint32_t l) {
-      return ring[s][l].tail.load(std::memory_order_acquire);  // pairs with push()
-    }
-    std::uint64_t head(std::uint32_t s, std::uint32_t l) {
-      return ring[s][l].head.load(std::memory_order_relaxed);
-    }
-    LaneEntry& front(std::uint32_t s, std::uint32_t l) {
+  using Rings = std::array<Ring, kLanes>;  // of one source
+  class Sender {
+   public:
+    Sender(Rings& rings, bool has_clock) : rings_(rings), stamps_(has_clock) {}
+    void send(Message& message, std::uint32_t tag) {
+      message.stamp = stamps_.next();
+      message.lane_index = lane_of(tag);
       jitter();
-      return *ring[s][l].cells[head(s, l) % kCells];
+      if (backlog_.has_some() || !push(message))
+        (void)backlog_.send(message, [this](Link& link) { return push(link); });
     }
-    void pop(std::uint32_t s, std::uint32_t l) {
-      jitter();
-      ring[s][l].head.fetch_add(1, std::memory_order_release);  // pairs with push()
+    void drain() {
+      (void)backlog_.drain([this](Link& link) { return push(link); });
     }
-    std::array<std::array<Ring, kLanes>, kSourcesMost> ring;
-    std::array<std::atomic<bool>, kSourcesMost> has_backlog{};
+
+   private:
+    bool push(Link& link) {
+      auto& message = static_cast<Message&>(link);
+      return rings_[message.lane_index].push(message);
+    }
+    Rings& rings_;
+    LaneStamps<> stamps_;
+    LaneBacklog<Link> backlog_;
   };
-  struct Port {  // the rings of one source
-    bool push(std::uint32_t lane, Message& message) {
-      Ring& r = rings->ring[source][lane];
-      const std::uint64_t tail = r.tail.load(std::memory_order_relaxed);
-      if (tail - r.head.load(std::memory_order_acquire) == kCells)
-        return false;  // pairs with pop()
-      r.cells[tail % kCells] = &message;
-      jitter();
-      r.tail.store(tail + 1, std::memory_order_release);  // pairs with tail()
+  struct Lanes {
+    explicit Lanes(LanesWorld& w) : world(w) {}
+    std::uint32_t count() const { return kLanes; }
+    std::uint32_t sources() const { return kSourcesMost; }
+    template <class Work>
+    void with(std::uint32_t lane, Work&& work) {
+      const SpinGuard guard(locks[lane]);
+      work();
+    }
+    template <class Work>
+    void with_all(Work&& work) LARKLANE_NOT_FOLLOWED {
+      for (SpinLock& lock : locks) lock.lock();
+      work();
+      for (SpinLock& lock : locks) lock.unlock();
+    }
+    /// Now and then it is cut short.
+    bool look(std::uint32_t lane) {
+      for (std::uint32_t s = 0; s < kSourcesMost; ++s) {
+        Ring& r = ring[s][lane];
+        const std::uint64_t tail = r.tail.load(std::memory_order_acquire);  // pairs with push()
+        for (std::uint64_t at = r.head.load(std::memory_order_relaxed); at != tail; ++at) {
+          if (below(64) == 0) return false;
+          jitter();
+          Message& message = *r.cells[at % kCells];
+          message.source = s;
+          if (!world.order_.is_wide() || !world.order_.put(message))
+            world.matcher_.exact(lane, message);
+          jitter();
+          r.head.store(at + 1, std::memory_order_release);  // pairs with push()
+        }
+      }
       return true;
     }
-    Rings* rings = nullptr;
-    std::uint32_t source = 0;
+    bool look_alone(std::uint32_t lane) {
+      const SpinGuard guard(locks[lane]);
+      return look(lane);
+    }
+    LanesWorld& world;
+    std::array<SpinLock, kLanes> locks;
+    std::array<Rings, kSourcesMost> ring;
   };
-  using Sender = LaneSender<Port, Message, ProcessorClock, kLanes>;
   enum class State : std::uint8_t { idle, posted, done };
   struct Request {  // atomics: the oracle reads other threads' requests
     std::atomic<int> source{-1}, tag{-1};
@@ -150,16 +200,17 @@ class LanesWorld {
       table[lane].pop_front();
       return m;
     }
-    bool needs_wide() const {
-      return std::any_of(wide_posted.begin(), wide_posted.end(), [](const Request* r) {
+    bool prepare_exact() const {
+      return std::none_of(wide_posted.begin(), wide_posted.end(), [](const Request* r) {
         return r->tag.load(std::memory_order_seq_cst) < 0;
       });
     }
+    void poked() {}
     void move_exact() {
-      for (Message* m : unexpected) table[Sender::lane_of(m->tag)].push_back(m);
+      for (Message* m : unexpected) table[lane_of(m->tag)].push_back(m);
       unexpected.clear();
       for (Request* r : wide_posted)
-        posted[Sender::lane_of(static_cast<std::uint32_t>(r->tag.load(std::memory_order_seq_cst)))]
+        posted[lane_of(static_cast<std::uint32_t>(r->tag.load(std::memory_order_seq_cst)))]
             .push_back(r);
       wide_posted.clear();
     }
@@ -271,11 +322,19 @@ class LanesWorld {
 
   // ---- receivers
   template <class Exact, class Wide>
-  void call(int tag, Exact&& exact, Wide&& wide) {
+  void call(int tag, bool looks, Exact&& exact, Wide&& wide) {
     if (tag < 0)
-      order_.with_any_tag(wide);
+      (void)order_.with_any_tag(looks, wide);
     else
-      order_.with_tag(Sender::lane_of(static_cast<std::uint32_t>(tag)), exact, wide);
+      (void)order_.with_tag(lane_of(static_cast<std::uint32_t>(tag)), looks, exact, wide);
+  }
+  /// Progress of one lane. Waits for no lock.
+  void poll(std::uint32_t lane) LARKLANE_NOT_FOLLOWED {
+    if (lanes_.locks[lane].try_lock()) {
+      (void)lanes_.look(lane);
+      lanes_.locks[lane].unlock();
+    }
+    (void)order_.turn();
   }
   static Message* find(std::list<Message*>& messages, const Request& q, bool takes) {
     const auto found =
@@ -298,9 +357,9 @@ class LanesWorld {
     q.begin.store(tick_.fetch_add(1, std::memory_order_seq_cst), std::memory_order_seq_cst);
     q.state.store(State::posted, std::memory_order_seq_cst);
     call(
-        tag,
+        tag, below(2) == 0,
         [&] {
-          const std::uint32_t lane = Sender::lane_of(static_cast<std::uint32_t>(tag));
+          const std::uint32_t lane = lane_of(static_cast<std::uint32_t>(tag));
           post_in(q, matcher_.table[lane], matcher_.posted[lane]);
         },
         [&] { post_in(q, matcher_.unexpected, matcher_.wide_posted); });
@@ -314,7 +373,8 @@ class LanesWorld {
       q.state.store(State::idle, std::memory_order_seq_cst);
     };
     call(
-        tag, [&] { take_from(matcher_.posted[Sender::lane_of(static_cast<std::uint32_t>(tag))]); },
+        tag, below(2) == 0,
+        [&] { take_from(matcher_.posted[lane_of(static_cast<std::uint32_t>(tag))]); },
         [&] { take_from(matcher_.wide_posted); });
   }
   Message* probe(int source, int tag, bool takes) {
@@ -331,7 +391,7 @@ class LanesWorld {
         check(*found, tag, "a probe shows a message that overtakes another");
     };
     call(
-        tag, [&] { look(matcher_.table[Sender::lane_of(static_cast<std::uint32_t>(tag))]); },
+        tag, true, [&] { look(matcher_.table[lane_of(static_cast<std::uint32_t>(tag))]); },
         [&] { look(matcher_.unexpected); });
     return found;
   }
@@ -346,7 +406,7 @@ class LanesWorld {
     Message* const shown = probe(source, tag, false);
     if (shown == nullptr) return;
     const int from = static_cast<int>(shown->from), its_tag = static_cast<int>(shown->tag);
-    for (std::uint32_t turns = below(4); turns != 0; --turns) order_.poll(below(kLanes));
+    for (std::uint32_t turns = below(4); turns != 0; --turns) poll(below(kLanes));
     if (below(2) == 0 && probe(from, -1, false) == nullptr)
       fail("a probe with a wildcard does not see a message that was shown before");
     Message* const got = probe(from, its_tag, true);
@@ -372,7 +432,7 @@ class LanesWorld {
       if (phase == 0) order_.try_exact();
     } else {
       for (std::uint32_t lane = 0; lane < kLanes; ++lane)
-        if (below(2) == 0) order_.poll(lane);
+        if (below(2) == 0) poll(lane);
     }
   }
   void receive(std::uint32_t me) {
@@ -404,10 +464,9 @@ class LanesWorld {
   }
 
   const LanesCase case_;
-  Rings rings_;
+  Lanes lanes_;
   Matcher matcher_;
-  LaneOrder<Rings, Matcher, kLanes> order_;
-  std::array<Port, kSourcesMost> ports_;
+  LaneOrder<Lanes, Matcher> order_;
   std::array<std::unique_ptr<Sender>, kSourcesMost> sources_;
   std::array<std::array<Meeting, 2>, kSourcesMost> meetings_;
   std::array<std::array<Request, kRequests>, kReceiversMost> requests_;

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <utility>
+#include <vector>
+
 #include "lanes_world.hpp"
 #include "msg_seeds.hpp"
 
@@ -32,18 +36,32 @@ TEST(MsgLanes, OneThreadCountsAndASecondOneIsAbove) {
   EXPECT_LT(other, stamps.next());
 }
 
-/// Rings without threads. A test puts entries there, with its own stamps.
-struct QuietRings {
+/// Lanes without threads. A test puts entries there, with its own stamps.
+struct QuietMatcher;
+struct QuietLanes {
+  std::uint32_t count() const { return 2; }
   std::uint32_t sources() const { return 1; }
-  std::uint64_t tail(std::uint32_t, std::uint32_t lane) const { return put[lane].size(); }
-  std::uint64_t head(std::uint32_t, std::uint32_t lane) const { return taken[lane]; }
-  LaneEntry& front(std::uint32_t, std::uint32_t lane) { return *put[lane][taken[lane]]; }
-  void pop(std::uint32_t, std::uint32_t lane) { ++taken[lane]; }
-  std::array<std::vector<LaneEntry*>, 2> put;
-  std::array<std::uint64_t, 2> taken{};
+  template <class Work>
+  void with(std::uint32_t, Work&& work) {
+    work();
+  }
+  template <class Work>
+  void with_all(Work&& work) {
+    work();
+  }
+  bool look(std::uint32_t lane) {
+    for (LaneEntry* const entry : std::exchange(shown[lane], {})) {
+      entry->lane_index = lane;
+      EXPECT_TRUE(order->put(*entry));
+    }
+    return !is_cut_short;
+  }
+  bool look_alone(std::uint32_t lane) { return look(lane); }
+  std::array<std::vector<LaneEntry*>, 2> shown;
+  bool is_cut_short = false;
+  LaneOrder<QuietLanes, QuietMatcher>* order = nullptr;
 };
 struct QuietMatcher {
-  void exact(std::uint32_t lane, LaneEntry& entry) { table[lane].push_back(&entry); }
   void wide(LaneEntry& entry) { unexpected.push_back(&entry); }
   void move_receives_wide(std::uint32_t) {}
   LaneEntry* take_exact(std::uint32_t lane) {
@@ -52,32 +70,98 @@ struct QuietMatcher {
     table[lane].erase(table[lane].begin());
     return entry;
   }
-  bool needs_wide() const { return false; }
+  bool prepare_exact() const { return true; }
+  void poked() { ++pokes; }
   void move_exact() {
     for (LaneEntry* entry : unexpected) table[entry->lane_index].push_back(entry);
     unexpected.clear();
   }
   std::array<std::vector<LaneEntry*>, 2> table;
   std::vector<LaneEntry*> unexpected;
+  int pokes = 0;
+};
+struct QuietOrder {
+  QuietOrder() {
+    lanes.order = &order;
+    EXPECT_TRUE(order.prepare());
+  }
+  QuietLanes lanes;
+  QuietMatcher matcher;
+  LaneOrder<QuietLanes, QuietMatcher> order{lanes, matcher};
 };
 
 TEST(MsgLanes, ADeliveredMessageKeepsItsPlaceThroughExactMode) {
-  QuietRings rings;
-  QuietMatcher matcher;
-  LaneOrder<QuietRings, QuietMatcher, 2> order(rings, matcher);
+  QuietOrder quiet;
   LaneEntry later, earlier;  // of two senders that know nothing of each other
   later.stamp = LaneStamps<>::kCounted + 9;
   earlier.stamp = LaneStamps<>::kCounted + 5;
-  rings.put[0].push_back(&later);
-  order.with_any_tag([] {});
-  rings.put[1].push_back(&earlier);
-  order.with_any_tag([] {});
+  EXPECT_TRUE(quiet.order.with_any_tag(true, [] {}));
+  quiet.lanes.shown[0].push_back(&later);
+  EXPECT_TRUE(quiet.order.with_any_tag(true, [] {}));
+  quiet.lanes.shown[1].push_back(&earlier);
+  EXPECT_TRUE(quiet.order.with_any_tag(true, [] {}));
   const std::vector<LaneEntry*> shown = {&later, &earlier};
-  EXPECT_EQ(matcher.unexpected, shown);
-  EXPECT_TRUE(order.try_exact());
-  EXPECT_TRUE(matcher.unexpected.empty());
-  order.with_any_tag([] {});
-  EXPECT_EQ(matcher.unexpected, shown);
+  EXPECT_EQ(quiet.matcher.unexpected, shown);
+  EXPECT_TRUE(quiet.order.try_exact());
+  EXPECT_TRUE(quiet.matcher.unexpected.empty());
+  EXPECT_FALSE(quiet.order.put(later));
+  EXPECT_TRUE(quiet.order.with_any_tag(true, [] {}));
+  EXPECT_EQ(quiet.matcher.unexpected, shown);
+}
+
+TEST(MsgLanes, ALookThatIsCutShortDeliversNothing) {
+  QuietOrder quiet;
+  EXPECT_TRUE(quiet.order.with_any_tag(true, [] {}));
+  LaneEntry entry;
+  quiet.lanes.shown[0].push_back(&entry);
+  quiet.lanes.is_cut_short = true;
+  EXPECT_FALSE(quiet.order.with_any_tag(true, [] {}));
+  EXPECT_FALSE(quiet.order.turn());
+  EXPECT_FALSE(quiet.order.try_exact());
+  EXPECT_TRUE(quiet.matcher.unexpected.empty());
+  quiet.lanes.is_cut_short = false;
+  EXPECT_TRUE(quiet.order.turn());
+  EXPECT_EQ(quiet.matcher.unexpected.size(), 1u);
+}
+
+TEST(MsgLanes, APokeIsServedInEitherMode) {
+  QuietOrder quiet;
+  quiet.order.poke();
+  EXPECT_TRUE(quiet.order.turn());
+  EXPECT_EQ(quiet.matcher.pokes, 1);
+  EXPECT_TRUE(quiet.order.with_any_tag(true, [] {}));
+  quiet.order.poke();
+  EXPECT_TRUE(quiet.order.with_any_tag(true, [] {}));
+  EXPECT_EQ(quiet.matcher.pokes, 2);
+}
+
+/// Messages of a backlog, and rings with `room`.
+struct QuietLink {
+  QuietLink* next = nullptr;
+  std::uint32_t lane = 0;
+};
+
+TEST(MsgLanes, AMessageOfAnyLaneWaitsBehindTheBacklog) {
+  LaneBacklog<QuietLink> backlog;
+  std::array<std::uint32_t, 2> room = {0, 5};
+  std::vector<QuietLink*> pushed;
+  const auto push = [&](QuietLink& link) {
+    if (room[link.lane] == 0) return false;
+    --room[link.lane];
+    pushed.push_back(&link);
+    return true;
+  };
+  QuietLink first{nullptr, 0}, second{nullptr, 1}, third{nullptr, 1};
+  EXPECT_TRUE(backlog.send(first, push));
+  EXPECT_TRUE(backlog.has_some());
+  EXPECT_TRUE(backlog.send(second, push));
+  EXPECT_FALSE(backlog.drain(push));
+  EXPECT_TRUE(pushed.empty());
+  room[0] = 1;
+  EXPECT_TRUE(backlog.drain(push));
+  EXPECT_FALSE(backlog.has_some());
+  EXPECT_FALSE(backlog.send(third, push));
+  EXPECT_EQ(pushed, (std::vector<QuietLink*>{&first, &second, &third}));
 }
 
 }  // namespace

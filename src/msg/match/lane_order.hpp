@@ -4,11 +4,11 @@
 
 #include <sched.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #include "base/spin_lock.hpp"
 #include "base/thread_safety.hpp"
@@ -51,19 +51,23 @@ class LaneEntryQueue {
   LaneEntry** end_ = &first_;
 };
 
-/// @tparam Rings  the lanes' rings of all sources:
-///   `std::uint32_t sources()`;
-///   `std::uint64_t tail(source, lane)`, read afresh (acquire); `std::uint64_t head(source, lane)`;
-///   `LaneEntry& front(source, lane)`, the record at the head, with stamp and source;
-///   `void pop(source, lane)`, moves the head (release), then looks at the source's backlog flag
+/// @tparam Lanes  the lanes, with a lock each, and their rings:
+///   `std::uint32_t count()`; `std::uint32_t sources()`: constant once a call has named a tag;
+///   `void with(lane, work)`: calls work() with that lane's lock held; waits for it;
+///   `void with_all(work)`: the same with all locks;
+///   `bool look(lane)`: that lane's lock held. Hands each record that a ring of any source shows
+///   now to is_wide() and put(), or to the tables. A ring's head moves after that. False: it has
+///   not taken all of them;
+///   `bool look_alone(lane)`: the same; takes the lock itself
 /// @tparam Matcher  tables of receives and messages:
-///   `void exact(lane, LaneEntry&)`: an arrival in exact mode, that lane's lock held;
 ///   `void wide(LaneEntry&)`: an arrival in wide mode, the wide lock held. It goes to the oldest
 ///   fitting receive, else behind the unexpected messages;
 ///   `void move_receives_wide(lane)`: that lane's lock held;
 ///   `LaneEntry* take_exact(lane)`: the first unexpected message, or null; that lane's lock held;
-///   `bool needs_wide()`: a receive with a wildcard tag is posted;
-///   `void move_exact()`: all entries to their lanes, in order; all locks held
+///   `bool prepare_exact()`: the wide lock held: may move_exact() be called? No receive with a
+///   wildcard tag is posted, and there is memory;
+///   `void move_exact()`: all entries to their lanes, in order; all locks held;
+///   `void poked()`: after poke(), the wide lock held
 ///
 /// Thread safety: thread-safe. Lock order: wide, lane, inbox. No call of the MPI, and no callback
 /// of the program, under these locks.
@@ -80,87 +84,145 @@ class LaneEntryQueue {
 // 5. A delivered entry keeps its place when the communicator becomes exact and wide again: its
 //    place is less than all stamps.
 // 6. A thread that releases the wide lock leaves no undelivered entry, or another thread's turn
-//    follows.
-template <class Rings, class Matcher, std::uint32_t kLanes>
+//    follows; or a look was cut short, and turn() has said so.
+template <class Lanes, class Matcher>
 class LaneOrder {
  public:
-  LaneOrder(Rings& rings, Matcher& matcher)
-      : rings_(rings),
-        matcher_(matcher),
-        waiting_(std::make_unique<LaneEntryQueue[]>(std::size_t{kLanes} * rings.sources())) {}
+  LaneOrder(Lanes& lanes, Matcher& matcher) noexcept : lanes_(lanes), matcher_(matcher) {}
   LaneOrder(const LaneOrder&) = delete;
   LaneOrder& operator=(const LaneOrder&) = delete;
+  ~LaneOrder() = default;  ///< take_undelivered() has returned null
 
-  /// A hint.
-  bool is_wide() const noexcept { return is_wide_.load(std::memory_order_relaxed); }
+  /// With a lane's lock held: the mode of that lane's arrivals. Else a hint. acquire: of the change
+  /// back; a lane without a lock yet has none of its own.
+  bool is_wide() const noexcept { return is_wide_.load(std::memory_order_acquire); }
 
-  /// Progress of one lane. Waits for no lock: also for the progress hook.
-  void poll(std::uint32_t lane) noexcept LARKLANE_NOT_FOLLOWED {
-    bool wide = false;
-    if (lanes_[lane].lock.try_lock()) {
-      // relaxed, here and below: the lane's lock, or the wide lock, is held.
-      wide = is_wide_.load(std::memory_order_relaxed);
-      if (wide)
-        take_wide(lane);
-      else
-        take_exact(lane);
-      lanes_[lane].lock.unlock();
-    } else {
-      wide = is_wide_.load(std::memory_order_relaxed);
-    }
-    if (wide) turn();
+  /// An arrival in wide mode, with its lane's lock held. turn() follows when it is released.
+  /// @return false: exact mode by now
+  [[nodiscard]] bool put(LaneEntry& entry) noexcept {
+    const SpinGuard guard(inbox_lock_);
+    if (!is_wide_.load(std::memory_order_relaxed)) return false;  // relaxed: with the inbox's lock
+    inbox_.push(entry);
+    // seq_cst: pairs with turn().
+    inbox_count_.fetch_add(1, std::memory_order_seq_cst);
+    return true;
   }
 
-  /// A call that names a tag: posts, probes or cancels. `exact(lane)` runs with the lane's lock
-  /// held after all that the rings show has arrived; in wide mode `wide()` runs instead, with the
-  /// wide lock held, after a whole look. Neither is skipped for a busy lock: a probe that says no
+  /// After put() or poke(), without a lock. Waits for no wide lock. @return false: a look was cut
+  /// short, so the caller comes again
+  bool turn() noexcept {
+    // seq_cst: an entry in the inbox, then a try; against a release of the wide lock, then this
+    // load. The same of poke().
+    while (inbox_count_.load(std::memory_order_seq_cst) != 0 ||
+           is_poked_.load(std::memory_order_seq_cst) || is_cut_short()) {
+      if (!try_wide()) return true;  // its holder comes here
+      if (is_poked_.exchange(false, std::memory_order_seq_cst)) matcher_.poked();
+      const bool is_whole = !is_wide_.load(std::memory_order_relaxed) || step();
+      unlock_wide();
+      if (!is_whole) return false;
+    }
+    return true;
+  }
+  /// Makes a thread's next turn() call Matcher::poked().
+  void poke() noexcept { is_poked_.store(true, std::memory_order_seq_cst); }
+
+  /// A call that names a tag. `exact()` runs with the lane's lock held; in wide mode `wide()` runs
+  /// instead, with the wide lock held. Neither is skipped for a busy lock: a probe that says no
   /// after another one has said yes would break MPI's order.
+  /// @param looks  a probe: first all that the rings show arrives. A look that is cut short is made
+  /// again, for a while
+  /// @return as turn()
   template <class Exact, class Wide>
-  void with_tag(std::uint32_t lane, Exact&& exact, Wide&& wide) noexcept LARKLANE_NOT_FOLLOWED {
-    for (;;) {
-      {
-        const SpinGuard guard(lanes_[lane].lock);
-        if (!is_wide_.load(std::memory_order_relaxed)) {
-          take_exact(lane);
-          exact();
-          return;
-        }
+  bool with_tag(std::uint32_t lane, bool looks, Exact&& exact, Wide&& wide) noexcept {
+    for (std::uint32_t looks_left = looks ? kLooksMost : 0;;) {
+      bool is_done = false, is_again = false;
+      lanes_.with(lane, [&] {
+        if (is_wide()) return;
+        is_again = looks_left != 0 && !lanes_.look(lane) && --looks_left != 0;
+        if (is_again) return;
+        exact();
+        is_done = true;
+      });
+      if (is_done) return true;
+      if (is_again) {
+        ::sched_yield();
+        continue;
       }
-      const WideGuard guard(*this);
-      if (!is_wide_.load(std::memory_order_relaxed)) continue;  // exact again
-      step();
-      wide();
-      return;
+      lock_wide();
+      if (is_wide_.load(std::memory_order_relaxed)) {
+        if (looks) step_often();
+        wide();
+        is_done = true;
+      }
+      const bool is_whole = release_wide();
+      if (is_done) return is_whole;
     }
   }
-  /// A call with a wildcard tag: changes to wide mode.
+  /// A call with a wildcard tag: changes to wide mode. @return as turn()
+  /// @pre prepare()
   template <class Wide>
-  void with_any_tag(Wide&& wide) noexcept {
-    const WideGuard guard(*this);
-    if (!is_wide_.load(std::memory_order_relaxed)) go_wide();
-    step();
+  bool with_any_tag(bool looks, Wide&& wide) noexcept {
+    lock_wide();
+    if (!is_wide_.load(std::memory_order_relaxed)) {
+      go_wide();
+      looks = true;
+    }
+    if (looks) step_often();
     wide();
+    return release_wide();
+  }
+  /// Runs `work()` with the wide lock held, in any mode. @return as turn()
+  template <class Work>
+  bool with_wide_lock(Work&& work) noexcept {
+    lock_wide();
+    work();
+    return release_wide();
+  }
+  /// Makes room for wide mode. False: memory ran out.
+  bool prepare() noexcept {
+    if (is_prepared_.load(std::memory_order_acquire)) return true;  // pairs with the release below
+    bool is_prepared = false;
+    (void)with_wide_lock([&] {
+      if (sources_ == nullptr) sources_.reset(new (std::nothrow) Source[lanes_.sources()]);
+      if (waiting_ == nullptr)
+        waiting_.reset(new (std::nothrow)
+                           LaneEntryQueue[std::size_t{lanes_.sources()} * lanes_.count()]);
+      is_prepared = sources_ != nullptr && waiting_ != nullptr;
+    });
+    if (is_prepared) is_prepared_.store(true, std::memory_order_release);
+    return is_prepared;
   }
   /// Back to exact mode if no receive and no entry needs wide mode. The caller adds the hysteresis.
-  bool try_exact() noexcept LARKLANE_NOT_FOLLOWED {
-    const WideGuard guard(*this);
-    if (!is_wide_.load(std::memory_order_relaxed)) return true;
-    step();
-    if (matcher_.needs_wide()) return false;
-    for (Lane& lane : lanes_) lane.lock.lock();
-    // All lanes' locks are held: the inbox can't grow.
-    const bool is_empty = inbox_count_.load(std::memory_order_relaxed) == 0 && waiting_count_ == 0;
-    if (is_empty) {
-      matcher_.move_exact();
-      is_wide_.store(false, std::memory_order_relaxed);
-    }
-    for (Lane& lane : lanes_) lane.lock.unlock();
-    return is_empty;
+  bool try_exact() noexcept {
+    bool is_exact = false;
+    (void)with_wide_lock([&] {
+      is_exact = !is_wide_.load(std::memory_order_relaxed);
+      if (is_exact || !step() || !matcher_.prepare_exact()) return;
+      lanes_.with_all([&] {
+        const SpinGuard guard(inbox_lock_);
+        if (inbox_count_.load(std::memory_order_relaxed) != 0 || waiting_count_ != 0) return;
+        matcher_.move_exact();
+        is_wide_.store(false, std::memory_order_release);  // pairs with is_wide()
+        is_exact = true;
+      });
+    });
+    return is_exact;
+  }
+  /// At the end, by the last user: an entry that was never delivered; null: there is none.
+  LaneEntry* take_undelivered() noexcept {
+    if (LaneEntry* const entry = take_inbox()) return entry;
+    for (std::size_t at = 0;
+         waiting_ != nullptr && at < std::size_t{lanes_.sources()} * lanes_.count(); ++at)
+      if (LaneEntry* const entry = waiting_[at].pop()) return entry;
+    return nullptr;
   }
 
  private:
-  struct alignas(64) Lane {
-    SpinLock lock;
+  static constexpr std::uint32_t kLooksMost = 10'000;
+  struct Source {
+    std::uint32_t waiting = 0;
+    Source* next = nullptr;
+    bool is_listed = false;
   };
   /// The wide lock. seq_cst exchanges: a release, then a look at the inbox, against an entry in the
   /// inbox, then a try.
@@ -169,132 +231,127 @@ class LaneOrder {
     while (!try_wide()) ::sched_yield();  // the holder may wait for this core
   }
   void unlock_wide() noexcept { wide_lock_.exchange(false, std::memory_order_seq_cst); }
-  class WideGuard {
-   public:
-    explicit WideGuard(LaneOrder& order) noexcept : order_(order) { order.lock_wide(); }
-    ~WideGuard() {
-      order_.unlock_wide();
-      order_.turn_if_left();
-    }
-    WideGuard(const WideGuard&) = delete;
-    WideGuard& operator=(const WideGuard&) = delete;
-
-   private:
-    LaneOrder& order_;
-  };
+  bool release_wide() noexcept {
+    unlock_wide();
+    return turn();
+  }
+  bool is_cut_short() const noexcept {
+    return is_cut_short_.load(std::memory_order_relaxed);  // a hint; its writer comes again
+  }
 
   std::size_t index(std::uint32_t source, std::uint32_t lane) const noexcept {
-    return std::size_t{source} * kLanes + lane;
+    return std::size_t{source} * lanes_.count() + lane;
   }
-  /// Hands the records below each tail, as it stands now, to `put`. The lane's lock is held.
-  template <class Put>
-  void take(std::uint32_t lane, Put&& put) noexcept {
-    const std::uint32_t sources = rings_.sources();
-    for (std::uint32_t source = 0; source < sources; ++source) {
-      const std::uint64_t tail = rings_.tail(source, lane);
-      for (std::uint64_t head = rings_.head(source, lane); head != tail; ++head) {
-        LaneEntry& entry = rings_.front(source, lane);
-        entry.source = source;
-        entry.lane_index = lane;
-        put(entry);
-        rings_.pop(source, lane);
-      }
-    }
+  LaneEntry* take_inbox() noexcept {
+    const SpinGuard guard(inbox_lock_);
+    LaneEntry* const entry = inbox_.pop();
+    if (entry != nullptr) inbox_count_.fetch_sub(1, std::memory_order_seq_cst);
+    return entry;
   }
-  void take_exact(std::uint32_t lane) noexcept {
-    take(lane, [&](LaneEntry& entry) { matcher_.exact(lane, entry); });
-  }
-  void take_wide(std::uint32_t lane) noexcept {
-    take(lane, [&](LaneEntry& entry) {
-      const SpinGuard guard(inbox_lock_);
-      inbox_.push(entry);
-      // seq_cst: pairs with turn_if_left().
-      inbox_count_.fetch_add(1, std::memory_order_seq_cst);
-    });
-  }
-
-  /// With the wide lock. Each ring once, then the inbox.
-  void look() noexcept {
+  /// With the wide lock. Each ring once, then the inbox. False: not whole.
+  bool look() noexcept {
     const std::uint64_t number = ++looks_;
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-      const SpinGuard guard(lanes_[lane].lock);
-      take_wide(lane);
-    }
+    bool is_whole = true;
+    for (std::uint32_t lane = 0; lane < lanes_.count(); ++lane) is_whole &= lanes_.look_alone(lane);
     const SpinGuard guard(inbox_lock_);
     while (LaneEntry* const entry = inbox_.pop()) {
       entry->seen = number;
       put_waiting(*entry);
     }
     inbox_count_.store(0, std::memory_order_seq_cst);
+    return is_whole;
   }
   void put_waiting(LaneEntry& entry) noexcept {
     waiting_[index(entry.source, entry.lane_index)].push(entry);
+    Source& source = sources_[entry.source];
+    ++source.waiting;
     ++waiting_count_;
+    if (source.is_listed) return;
+    source.is_listed = true;
+    source.next = first_source_;
+    first_source_ = &source;
   }
   /// The entry of `source` with the least stamp; null: none waits.
   LaneEntryQueue* least_of(std::uint32_t source) noexcept {
     LaneEntryQueue* least = nullptr;
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    for (std::uint32_t lane = 0; lane < lanes_.count(); ++lane) {
       LaneEntryQueue& queue = waiting_[index(source, lane)];
       if (!queue.is_empty() && (least == nullptr || queue.first()->stamp < least->first()->stamp))
         least = &queue;
     }
     return least;
   }
-  /// With the wide lock, in wide mode: looks until all that a look has found is delivered.
-  void step() noexcept {
+  /// Delivers the entries that were seen before the last look began. True: all of the source's
+  /// entries.
+  bool deliver(Source& source) noexcept {
+    const auto number = static_cast<std::uint32_t>(&source - sources_.get());
+    while (source.waiting != 0) {
+      LaneEntryQueue& queue = *least_of(number);
+      if (queue.first()->seen >= looks_) return false;
+      --source.waiting;
+      --waiting_count_;
+      LaneEntry& entry = *queue.pop();
+      entry.stamp = ++places_;
+      matcher_.wide(entry);
+    }
+    return true;
+  }
+  /// With the wide lock, in wide mode: looks until all that a look has found is delivered. False: a
+  /// look was cut short.
+  bool step() noexcept {
     do {
-      look();
-      for (std::uint32_t source = 0; source < rings_.sources(); ++source)
-        for (LaneEntryQueue* queue = least_of(source);
-             queue != nullptr && queue->first()->seen < looks_; queue = least_of(source)) {
-          --waiting_count_;
-          LaneEntry& entry = *queue->pop();
-          entry.stamp = ++places_;
-          matcher_.wide(entry);
+      if (!look()) {
+        is_cut_short_.store(true, std::memory_order_relaxed);  // as is_cut_short() reads it
+        return false;
+      }
+      for (Source** at = &first_source_; *at != nullptr;) {
+        Source& source = **at;
+        if (deliver(source)) {
+          source.is_listed = false;
+          *at = source.next;
+        } else {
+          at = &source.next;
         }
+      }
     } while (waiting_count_ != 0);
+    is_cut_short_.store(false, std::memory_order_relaxed);
+    return true;
+  }
+  /// For a call that waits for a whole look: meanwhile a link opens, or memory is freed.
+  void step_often() noexcept {
+    for (std::uint32_t looks_left = kLooksMost; !step() && --looks_left != 0;) ::sched_yield();
   }
   /// With the wide lock: the flag, then one lane after the other.
   void go_wide() noexcept {
-    is_wide_.store(true, std::memory_order_relaxed);
-    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-      const SpinGuard guard(lanes_[lane].lock);
-      matcher_.move_receives_wide(lane);
-      while (LaneEntry* const entry = matcher_.take_exact(lane)) {
-        entry->seen = 0;
-        put_waiting(*entry);
-      }
-    }
-  }
-  /// From a poll: by a try.
-  void turn() noexcept {
-    do {
-      if (!try_wide()) return;  // its holder looks at the inbox after it has released the lock
-      if (is_wide_.load(std::memory_order_relaxed)) step();
-      unlock_wide();
-    } while (inbox_count_.load(std::memory_order_seq_cst) != 0);
-  }
-  void turn_if_left() noexcept {
-    // seq_cst: the release of the wide lock, then this load; take_wide() adds, then turn() tries.
-    if (inbox_count_.load(std::memory_order_seq_cst) != 0) turn();
+    is_wide_.store(true, std::memory_order_relaxed);  // the lanes' locks publish it
+    for (std::uint32_t lane = 0; lane < lanes_.count(); ++lane)
+      lanes_.with(lane, [&] {
+        matcher_.move_receives_wide(lane);
+        while (LaneEntry* const entry = matcher_.take_exact(lane)) {
+          entry->seen = 0;
+          put_waiting(*entry);
+        }
+      });
   }
 
-  Rings& rings_;
+  Lanes& lanes_;
   Matcher& matcher_;
-  std::array<Lane, kLanes> lanes_;
   alignas(64) std::atomic<bool> is_wide_{false};
+  std::atomic<bool> is_prepared_{false}, is_cut_short_{false};
 
   alignas(64) SpinLock inbox_lock_;
   LaneEntryQueue inbox_ LARKLANE_GUARDED_BY(inbox_lock_);
   std::atomic<std::uint64_t> inbox_count_{0};
+  std::atomic<bool> is_poked_{false};
 
   alignas(64) std::atomic<bool> wide_lock_{false};
   // Guarded by the wide lock.
   std::uint64_t looks_ = 0;
   std::uint64_t waiting_count_ = 0;
   std::uint64_t places_ = 0;
-  const std::unique_ptr<LaneEntryQueue[]> waiting_;
+  Source* first_source_ = nullptr;  // with waiting entries
+  std::unique_ptr<Source[]> sources_;
+  std::unique_ptr<LaneEntryQueue[]> waiting_;
 };
 
 }  // namespace larklane::msg

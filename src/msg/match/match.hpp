@@ -74,7 +74,7 @@ struct MatchCounts {
   std::uint64_t matched;        ///< pairs: the later of the two found the other at once
   std::uint64_t waiting;        ///< receives and messages, at present
   std::uint64_t cancelled;      ///< receives, by cancel()
-  std::uint64_t orphaned;       ///< receives, by take_receive_of()
+  std::uint64_t orphaned;       ///< receives, by take_receive_of(); entries, by take_all()
   std::uint64_t longest_chain;  ///< most keys in one bucket at a time
 };
 
@@ -185,6 +185,27 @@ class MatchingEngine final {
   MatchReceive* take_receive(Sweep& sweep) noexcept;
   MatchMessage* take_message(Sweep& sweep) noexcept;
 
+  /// Takes out all entries, and calls on_receive(MatchReceive&) in the order in which messages
+  /// would match them, then on_message(MatchMessage&) in order of arrival. Each owns its entry.
+  template <class OnReceive, class OnMessage>
+  void take_all(OnReceive&& on_receive, OnMessage&& on_message) noexcept {
+    const Lists all = take_lists();
+    for (MatchLink* link = all.receives; link != nullptr;) {
+      MatchLink& one = *link;
+      link = one.next;
+      one.next = nullptr;
+      on_receive(static_cast<MatchReceive&>(one));
+    }
+    for (MatchLink* link = all.messages; link != nullptr;) {
+      MatchLink& one = *link;
+      link = one.next;
+      one.next = nullptr;
+      on_message(message_with(one));
+    }
+  }
+  /// Posted receives with that policy. @pre no other call runs
+  std::uint32_t waiting_with(MatchPolicy policy) noexcept;
+
   /// Takes each lock once. May or may not count concurrent calls.
   MatchCounts counts() noexcept;
 
@@ -251,6 +272,13 @@ class MatchingEngine final {
   void become_ordered_slow() noexcept;
   void become_ordered_locked() noexcept;
   static MatchLink* take_queue(Bucket& bucket) noexcept;
+  /// Chains of links, through `next`.
+  struct Lists {
+    MatchLink *receives, *messages;
+  };
+  Lists take_lists() noexcept;
+  Lists take_lists_locked() noexcept;
+  static MatchMessage& message_with(MatchLink& link) noexcept;
   void grow_slow() noexcept;
   void grow_if_crowded() noexcept {
     if (is_crowded_.load(std::memory_order_relaxed)) [[unlikely]]  // relaxed: a hint

@@ -1,4 +1,4 @@
-// A lazy matching engine becomes ordered, and grows.
+// A lazy matching engine becomes ordered, and grows; an engine hands over its entries.
 
 #include <algorithm>
 #include <bit>
@@ -12,8 +12,10 @@ namespace larklane::msg {
 
 namespace {
 
-/// The first `count` links of a list, sorted by arrival. Needs no memory.
-MatchLink* sorted_by_arrival(MatchLink* list, std::size_t count) noexcept {
+/// The first `count` links of a list, sorted. Needs no memory.
+/// @param number  (MatchLink&): by which they are sorted
+template <class Number>
+MatchLink* sorted_by(MatchLink* list, std::size_t count, Number number) noexcept {
   if (count == 0) return nullptr;
   if (count == 1) {
     list->next = nullptr;
@@ -21,18 +23,19 @@ MatchLink* sorted_by_arrival(MatchLink* list, std::size_t count) noexcept {
   }
   MatchLink* middle = list;
   for (std::size_t i = 0; i < count / 2; ++i) middle = middle->next;
-  MatchLink* first = sorted_by_arrival(list, count / 2);
-  MatchLink* second = sorted_by_arrival(middle, count - count / 2);
+  MatchLink* first = sorted_by(list, count / 2, number);
+  MatchLink* second = sorted_by(middle, count - count / 2, number);
   MatchLink* merged = nullptr;
   for (MatchLink** end = &merged; first != nullptr || second != nullptr; end = &(*end)->next) {
     const bool takes_second =
-        first == nullptr ||
-        (second != nullptr && message_of(*second).arrival < message_of(*first).arrival);
+        first == nullptr || (second != nullptr && number(*second) < number(*first));
     MatchLink*& from = takes_second ? second : first;
     *end = std::exchange(from, from->next);
   }
   return merged;
 }
+std::uint64_t arrival_of(MatchLink& link) noexcept { return message_of(link).arrival; }
+std::uint64_t sequence_of(MatchLink& link) noexcept { return receive_of(link).sequence; }
 
 }  // namespace
 
@@ -81,9 +84,55 @@ void MatchingEngine::become_ordered_locked() noexcept {
     receive.sequence = sequence_++;
     ++posted_[policy_of(receive.word)];
   }
-  messages = sorted_by_arrival(messages, message_count);
+  messages = sorted_by(messages, message_count, arrival_of);
   while (messages != nullptr) wait_ordered(message_of(*std::exchange(messages, messages->next)));
   is_ordered_.store(true, std::memory_order_release);  // pairs with is_ordered()
+}
+
+MatchMessage& MatchingEngine::message_with(MatchLink& link) noexcept { return message_of(link); }
+
+MatchingEngine::Lists MatchingEngine::take_lists() noexcept {
+  Lists all{};
+  with_all_locks([&] { all = take_lists_locked(); });
+  return all;
+}
+
+MatchingEngine::Lists MatchingEngine::take_lists_locked() noexcept {
+  MatchLink *receives = nullptr, *messages = nullptr;
+  MatchLink** receives_end = &receives;
+  std::size_t receive_count = 0, message_count = 0;
+  const Table table = table_.load(std::memory_order_relaxed);
+  for (Bucket& bucket : std::span(buckets_.get(), bucket_count_of(table)))
+    while (MatchLink** const place = bucket.find_if([](std::uint64_t) { return true; }).place) {
+      MatchLink& link = **place;
+      if (is_message(link.word)) {
+        MatchMessage& message = message_of(link);
+        take_message_locked(bucket, place);
+        MatchLink& own = message.links[static_cast<std::size_t>(message.policy)];
+        own.next = messages;
+        messages = &own;
+        ++message_count;
+      } else {
+        take_locked(bucket, place, receive_of(link));
+        *receives_end = &link;
+        receives_end = &link.next;
+        ++receive_count;
+      }
+    }
+  *receives_end = nullptr;
+  // relaxed: statistics
+  orphaned_.fetch_add(receive_count + message_count, std::memory_order_relaxed);
+  // An exact engine's receives keep their order for each key, and messages of one key fit no other.
+  // relaxed, both: all locks are held
+  if (is_ordered_.load(std::memory_order_relaxed))
+    receives = sorted_by(receives, receive_count, sequence_of);
+  return {receives, sorted_by(messages, message_count, arrival_of)};
+}
+
+std::uint32_t MatchingEngine::waiting_with(MatchPolicy policy) noexcept {
+  std::uint32_t waiting = 0;
+  with_all_locks([&] { waiting = posted_[static_cast<std::size_t>(policy)]; });
+  return waiting;
 }
 
 void MatchingEngine::grow_slow() noexcept {
