@@ -107,6 +107,14 @@ class Vci final {
   std::uint32_t progress() noexcept { return progress(kPollMost); }
   /// The same, of at most `most` completions, and as many records of each watched link.
   std::uint32_t progress(std::uint32_t most) noexcept;
+  /// Would a turn find nothing? Without the lock: a hint. False also where only a turn knows.
+  bool looks_idle() const noexcept LARKLANE_NOT_FOLLOWED {
+    // relaxed: hints
+    return !has_deferred_.load(std::memory_order_relaxed) && !has_joinable() &&
+           owned_endpoint_->looks_empty() && receiver_.looks_empty();
+  }
+  /// The same, but waits for the lock: leaves no arrival to a thread that is about to release it.
+  std::uint32_t progress_patiently() noexcept;
   /// Its endpoint is dead: each post fails, and nothing more arrives. acquire: pairs with
   /// turn_locked()'s release; earlier arrivals are served.
   bool is_dead() const noexcept { return is_dead_.load(std::memory_order_acquire); }
@@ -209,6 +217,10 @@ class Vci final {
   std::uint32_t look_again_locked(std::uint32_t most) noexcept LARKLANE_REQUIRES(lock_);
   std::uint32_t turn_locked(std::uint32_t most = kPollMost) noexcept LARKLANE_REQUIRES(lock_);
   void accept_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
+  void defer_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_) {
+    deferred_.push_back(work);
+    has_deferred_.store(true, std::memory_order_relaxed);  // relaxed: a hint
+  }
   /// Before all that is posted after it.
   void post_joinable_locked() noexcept LARKLANE_REQUIRES(lock_) {
     if (joinable_ != nullptr) [[unlikely]]
@@ -240,7 +252,7 @@ class Vci final {
   net::Receiver& receiver_ LARKLANE_GUARDED_BY(lock_);
   WaitingWorks deferred_ LARKLANE_GUARDED_BY(lock_);  // each link's first one waits for a poll
   std::atomic<bool> is_dead_{false};
-  std::atomic<bool> has_joinable_{false};
+  std::atomic<bool> has_joinable_{false}, has_deferred_{false};
   const bool do_polls_move_;                             // peers' writes
   Status dead_ LARKLANE_GUARDED_BY(lock_);               // why the endpoint is dead
   Work* joinable_ LARKLANE_GUARDED_BY(lock_) = nullptr;  // waits for others

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "msg/packet/packet_link.hpp"
 #include "net/loop/random.hpp"
+#include "net/shm/network_fabric.hpp"
 #include "prop/msg_seeds.hpp"
 #include "unit/msg_packet_pair.hpp"
 
@@ -224,6 +226,65 @@ TEST(PacketRace, APeerDiesMeanwhile) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(pair.a.failures, std::vector<Status>{Errc::kPeerDown});
   }
+}
+
+/// Threads push on two rings of different lanes. A record of the second ring says how many records
+/// of the first one had been pushed before, by any thread: all these can be read by then.
+void push_on_two_rings(std::uint32_t cells) {
+  constexpr PacketLane::Options kPushing{64, 4, true};
+  std::unique_ptr<net::Fabric> fabrics[2];
+  for (auto& fabric : fabrics) {
+    std::string reason;
+    fabric = std::move(shm::open_network({}, &reason)).value();
+  }
+  PacketSide senders[2]{{*fabrics[0], kPushing}, {*fabrics[0], kPushing}};
+  PacketSide receivers[2]{{*fabrics[1], kPushing}, {*fabrics[1], kPushing}};
+  PacketEnd first(senders[0], cells), second(senders[1], cells);
+  PacketEnd at_first(receivers[0], cells), at_second(receivers[1], cells);
+  const auto join = [](PacketEnd& a, PacketEnd& b) {
+    a.connect(b);
+    b.connect(a);
+  };
+  join(first, at_first);
+  join(second, at_second);
+  std::atomic<std::uint32_t> pushed{0}, running{kThreads};
+  std::uint32_t seen = 0, told = 0;
+  at_first.react = [&](const PacketHeader&, std::span<const std::byte>) { ++seen; };
+  at_second.react = [&](const PacketHeader& header, std::span<const std::byte>) {
+    told = std::max(told, header[0]);
+  };
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 0; t < kThreads; ++t)
+    threads.emplace_back([&] {
+      for (std::uint32_t i = 0; i < 4 * kEach; ++i) {
+        post(first, header_of(i, 8), i % 3 == 0, false);
+        pushed.fetch_add(1, std::memory_order_acq_rel);  // a thread that reads it knows of the post
+        if (i % 2 == 0)
+          post(second, header_of(pushed.load(std::memory_order_acquire), 8), false, false);
+      }
+      running.fetch_sub(1, std::memory_order_acq_rel);  // pairs with the reader
+    });
+  const auto look = [](PacketSide& side) {
+    side.vci->exclusively([&] { ASSERT_TRUE(side.lane->look_at_all_locked()); });
+  };
+  bool is_last = false;
+  while (!is_last) {
+    is_last = running.load(std::memory_order_acquire) == 0;
+    look(receivers[1]);
+    look(receivers[0]);
+    ASSERT_GE(seen, told);
+    for (PacketSide& side : receivers) (void)side.vci->progress();
+    std::this_thread::yield();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(seen, kThreads * 4 * kEach);
+  for (int turns = 0; turns < 4; ++turns)
+    for (PacketSide* side : {&senders[0], &senders[1], &receivers[0], &receivers[1]})
+      side->vci->drain();
+}
+
+TEST(MsgPacketRace, WhatWasPushedBeforeAVisibleRecordIsVisible) {
+  for (const std::uint32_t cells : {16u, 64u}) push_on_two_rings(cells);
 }
 
 }  // namespace

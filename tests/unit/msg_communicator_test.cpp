@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "msg/protocol/communicator.hpp"
 #include "net/shm/network_fabric.hpp"
 #include "unit/msg_job.hpp"
@@ -207,6 +208,19 @@ TEST_F(CommunicatorTest, AProbeShowsWhatAReceiveGets) {
   EXPECT_TRUE(end.status.ok());
   EXPECT_EQ(end.envelope.tag, 6u);
   EXPECT_EQ(got, 1u);
+}
+
+TEST_F(CommunicatorTest, AProbeThatFoundNothingFindsALaterMessage) {
+  const auto all = open_all(1);
+  Envelope seen{};
+  for (std::uint64_t value = 1; value <= 5; ++value) {
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(all[1]->look(0, kAnyTag, &seen));
+    EXPECT_EQ(all[1]->take(0, kAnyTag, &seen), nullptr);
+    send(*all[0], 1, 3, bytes_of(value));
+    job_.settle();
+    ASSERT_TRUE(all[1]->look(0, kAnyTag, &seen));
+    expect_value(*all[1], 0, kAnyTag, value);
+  }
 }
 
 TEST_F(CommunicatorTest, TakenLongAndSynchronousMessagesCompleteTheirSends) {
@@ -412,6 +426,32 @@ class CommunicatorShmTest : public CommunicatorTest {
   CommunicatorShmTest() : CommunicatorTest(over_shm()) {}
 };
 
+TEST_F(CommunicatorShmTest, APollFindsWhatHasCome) {
+  const auto all = open_all(1);
+  std::uint64_t first = 0;
+  send(*all[0], 1, 1, bytes_of(first));
+  expect_value(*all[1], 0, 1, first);
+  for (std::uint64_t value = 1; value <= 200; ++value) {  // by the queue, then by a watched ring
+    std::uint64_t into = 0;
+    Pending& one = receive(*all[1], 0, 1, bytes_of(into));
+    send(*all[0], 1, 1, bytes_of(value));
+    for (int i = 0; i < 10 && !is_done(one); ++i) (void)all[1]->poll(&one);
+    ASSERT_TRUE(is_done(one)) << value;
+    release(one);
+    ASSERT_EQ(into, value);
+  }
+}
+
+TEST_F(CommunicatorShmTest, PollsOfAnIdleLaneTakeATurnNowAndThen) {
+  Communicator& one = *open_all(1)[1];
+  (void)one.poll();
+  const vci::Vci& vci = engine(1).first_lane(job_.at(1).vci->inside()).vci();
+  const std::uint64_t before = vci.counts().polls;
+  for (int i = 0; i < 1024; ++i) (void)one.poll();
+  EXPECT_GE(vci.counts().polls - before, 2u);
+  EXPECT_LE(vci.counts().polls - before, 100u);
+}
+
 TEST_F(CommunicatorShmTest, MessagesOfAllLengths) {
   const auto all = open_all(1);
   for (const Mode mode : {Mode::standard, Mode::synchronous})
@@ -424,6 +464,85 @@ TEST_F(CommunicatorShmTest, MessagesOfAllLengths) {
       EXPECT_TRUE(finish(sent).status.ok());
       EXPECT_EQ(into, from);
     }
+}
+
+/// Both networks: rings at stalls.
+class StallTest : public CommunicatorTest, public testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr std::uint64_t kStallNs = 200'000;
+  StallTest() : CommunicatorTest(options()) {}
+  static Job::Options options() {
+    Job::Options options = std::string(GetParam()) == "shm" ? over_shm() : Job::Options{};
+    options.stall_ns = kStallNs;
+    return options;
+  }
+  /// Rank `rank` waits for some stalls' time; others do nothing. @return rings
+  std::size_t rings_of(int rank) {
+    job_.at(rank).rung.clear();
+    const std::uint64_t until = now_ns() + 20 * kStallNs;
+    while (now_ns() < until) {
+      job_.wire.settle();
+      (void)engine(rank).progress_all();
+      engine(rank).look_for_stalls();
+    }
+    return job_.at(rank).rung.size();
+  }
+  void serve(int rank) {
+    job_.wire.settle();
+    while (engine(rank).serve_all() != 0) job_.wire.settle();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Networks, StallTest, testing::Values("loop", "shm"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST_P(StallTest, AWaitingSenderRingsOnceAStall) {
+  const auto all = open_all(1);
+  std::uint64_t value = 5;
+  send(*all[0], 1, 3, bytes_of(value));
+  expect_value(*all[1], 0, 3, 5);
+  EXPECT_EQ(rings_of(0), 0u);  // it waits for nothing
+  Pending* const first = send(*all[0], 1, 3, bytes_of(value), Mode::synchronous);
+  EXPECT_EQ(rings_of(0), 1u);
+  EXPECT_EQ(job_.at(0).rung, std::vector{1});
+  serve(1);
+  EXPECT_EQ(rings_of(0), 0u);  // the message lies there, without a receive
+  Pending* const second = send(*all[0], 1, 3, bytes_of(value), Mode::synchronous);
+  EXPECT_EQ(rings_of(0), 1u);
+  EXPECT_EQ(rings_of(1), 0u);
+  serve(1);
+  send(*all[1], 0, 4, bytes_of(value));
+  EXPECT_EQ(rings_of(0), 0u);  // that message says that the peer has read all
+  expect_value(*all[0], 1, 4, 5);
+  expect_value(*all[1], 0, 3, 5);
+  expect_value(*all[1], 0, 3, 5);
+  EXPECT_TRUE(finish(first).status.ok());
+  EXPECT_TRUE(finish(second).status.ok());
+}
+
+TEST_P(StallTest, AWaitingReceiverRingsUntilTheBacklogIsOut) {
+  constexpr std::uint64_t kMessages = 200;
+  const auto all = open_all(1);
+  job_.settle();
+  std::uint64_t value = 0;
+  send(*all[0], 1, 3, bytes_of(value));
+  expect_value(*all[1], 0, 3, 0);
+  for (std::uint64_t nth = 1; nth <= kMessages; ++nth) send(*all[0], 1, 3, bytes_of(nth));
+  for (std::uint64_t got = 1; got <= kMessages;) {
+    std::uint64_t into = 0;
+    Pending& received = receive(*all[1], 0, 3, bytes_of(into));
+    serve(1);
+    while (!is_done(received)) {
+      std::size_t rings = 0;
+      for (int time = 0; time < 50 && rings == 0 && !is_done(received); ++time) rings = rings_of(1);
+      if (is_done(received)) break;
+      ASSERT_GT(rings, 0u) << got;
+      ASSERT_EQ(job_.at(1).rung.front(), 0);
+      serve(0);
+    }
+    EXPECT_EQ(into, got++);
+    release(received);
+  }
+  EXPECT_EQ(rings_of(1), 0u);
 }
 
 }  // namespace

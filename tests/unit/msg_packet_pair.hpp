@@ -47,6 +47,7 @@ struct PacketEnd final : PacketListener {
   Result<bool> on_packet(PacketLink& from, const PacketHeader& header,
                          std::span<const std::byte> payload) override {
     EXPECT_EQ(&from, link.get());
+    if (holds) return false;
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(payload.data()) % 8, 0u);
     if (react)
       react(header, payload);
@@ -70,6 +71,7 @@ struct PacketEnd final : PacketListener {
   std::unique_ptr<PacketLink> link;
   std::vector<Received> received;
   std::vector<Status> failures;
+  bool holds = false;
   std::function<void(const PacketHeader&, std::span<const std::byte>)> react;
 };
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "msg/packet/packet_link.hpp"
@@ -31,9 +32,10 @@ std::unique_ptr<net::Fabric> open_shm() {
 }
 
 struct ShmPair {
-  explicit ShmPair(std::uint32_t cells = kCells, std::uint32_t first_cells = 0)
+  explicit ShmPair(std::uint32_t cells = kCells, PacketLane::Options lane = kLane,
+                   std::uint32_t first_cells = 0)
       : fabrics{open_shm(), open_shm()},
-        sides{{*fabrics[0], kLane}, {*fabrics[1], kLane}},
+        sides{{*fabrics[0], lane}, {*fabrics[1], lane}},
         a(sides[0], cells, first_cells),
         b(sides[1], cells, first_cells) {
     a.connect(b);
@@ -94,9 +96,9 @@ TEST(ShmPackets, AFullRingTakesNoneAndLosesNone) {
 // A thread that makes a turn now and then does not wait for several turns, neither before the ring
 // is watched nor later.
 // Until the ring grows, its memory behind the cells in use is not touched, so it takes no pages.
-TEST(ShmPackets, AFullRingGrowsIntoMemoryThatWasNotUsed) {
+void fill_until_it_grows(PacketLane::Options lane) {
   constexpr RingShape kShape{64, 4, 8};
-  ShmPair pair(kShape.cells, kShape.first_cells);
+  ShmPair pair(kShape.cells, lane, kShape.first_cells);
   const std::vector<std::byte> offer = pair.b.link->offer();
   const net::RemoteMemory ring = parse_packet_offer(offer)->offer.ring;
   const auto* const bytes = reinterpret_cast<const std::byte*>(ring.address);
@@ -128,6 +130,10 @@ TEST(ShmPackets, AFullRingGrowsIntoMemoryThatWasNotUsed) {
   EXPECT_FALSE(is_unused());
   pair.expect_heard(posted);
   EXPECT_FALSE(pair.b.link->has_grown());
+}
+
+TEST(ShmPackets, AFullRingGrowsIntoMemoryThatWasNotUsed) {
+  for (const bool pushes : {false, true}) fill_until_it_grows({4, 4, pushes});
 }
 
 TEST(ShmPackets, EachTurnFindsTheRecordThatIsThere) {
@@ -224,7 +230,7 @@ TEST(ShmPackets, PayloadIsNeverTakenForARecord) {
 // Nor is payload behind the cells in use, where records begin once the ring has grown.
 TEST(ShmPackets, PayloadOfBeforeTheGrowthIsNeverTakenForARecord) {
   constexpr RingShape kShape{64, 4, 4};
-  ShmPair pair(kShape.cells, kShape.first_cells);
+  ShmPair pair(kShape.cells, kLane, kShape.first_cells);
   const std::vector<std::byte> bytes = pair.b.link->offer();
   const PacketOffer offer = parse_packet_offer(bytes)->offer;
   std::size_t posted = 0, heard = 0;
@@ -276,6 +282,97 @@ TEST(ShmPackets, TheFirstOnesAreWatched) {
   ASSERT_EQ(pair.a.post(PacketLink::kHeardBeforeWatch, 8), net::Post::done);
   pair.settle();
   pair.expect_heard(PacketLink::kHeardBeforeWatch + 1);
+}
+
+// --- pushes -------------------------------------------------------------------------------------
+
+constexpr PacketLane::Options kPushing{4, 4, true};
+
+bool look_whole(PacketSide& side) {
+  bool is_whole = false;
+  side.vci->exclusively([&] { is_whole = side.lane->look_at_all_locked(); });
+  return is_whole;
+}
+
+TEST(ShmPackets, APushedRecordCanBeReadWhenItsPostReturns) {
+  ShmPair pair(kCells, kPushing);
+  ASSERT_TRUE(pair.a.link->is_pushed());
+  std::uint32_t number = 0;
+  const auto post = [&] { EXPECT_EQ(pair.a.post(number++, 8), net::Post::done); };
+  const auto post_and_look = [&] {
+    // A thread that holds the lane delays no post: neither the other thread's nor those behind it.
+    std::thread(post).join();
+    EXPECT_TRUE(look_whole(pair.sides[1]));
+    pair.expect_heard(number);
+  };
+  for (std::uint32_t i = 0; i < 2 * PacketLink::kHeardBeforeWatch; ++i) {
+    pair.sides[0].vci->exclusively(post_and_look);
+    post();
+    EXPECT_TRUE(look_whole(pair.sides[1]));
+    pair.expect_heard(number);
+    pair.settle();
+  }
+}
+
+TEST(ShmPackets, APushWithoutRoomTakesNoPosition) {
+  for (const std::uint32_t bytes : {8u, 150u}) {
+    ShmPair pair(kCells, kPushing);
+    std::uint32_t posted = 0;
+    for (int round = 0; round < 100; ++round) {
+      while (pair.a.post(posted, bytes) == net::Post::done) ++posted;
+      EXPECT_EQ(pair.a.post(posted, bytes), net::Post::retry);
+      EXPECT_TRUE(look_whole(pair.sides[1]));
+      pair.expect_heard(posted);
+      pair.settle();
+      EXPECT_TRUE(pair.a.link->is_quiet());
+    }
+    EXPECT_GE(posted, 100u);
+  }
+}
+
+TEST(ShmPackets, APushedPacketIsFreeAtOnce) {
+  ShmPair pair(64, kPushing);
+  for (std::uint32_t number = 0; number < 40; ++number) {
+    Packet* const packet = pair.sides[0].lane->take_packet();
+    ASSERT_NE(packet, nullptr);
+    const PacketHeader header = header_of(number, 200);
+    fill_payload(packet->payload().first(200), header);
+    ASSERT_EQ(*pair.a.link->post(*packet, header, 200), net::Post::done);
+    pair.settle();
+  }
+  pair.expect_heard(40);
+}
+
+TEST(ShmPackets, ALookTakesTheRecordsOfAllLinks) {
+  ShmPair pair(kCells, kPushing);
+  std::vector<std::unique_ptr<PacketEnd>> ends;
+  for (int more = 0; more < 12; ++more) {
+    ends.push_back(std::make_unique<PacketEnd>(pair.sides[0], kCells));
+    ends.push_back(std::make_unique<PacketEnd>(pair.sides[1], kCells));
+    ends[ends.size() - 2]->connect(*ends.back());
+    ends.back()->connect(*ends[ends.size() - 2]);
+  }
+  for (std::uint32_t number = 0; number < 40; ++number) {
+    for (std::size_t i = 0; i < ends.size(); i += 2)
+      ASSERT_EQ(ends[i]->post(number, 8), net::Post::done);
+    EXPECT_TRUE(look_whole(pair.sides[1]));
+    for (std::size_t i = 0; i < ends.size(); i += 2)
+      ASSERT_EQ(ends[i + 1]->received.size(), number + 1);
+    if (number % 4 == 0) pair.settle();
+  }
+  pair.settle();
+  ends.clear();
+}
+
+TEST(ShmPackets, ALookAtAHeldRecordIsNotWhole) {
+  ShmPair pair(kCells, kPushing);
+  pair.b.holds = true;
+  ASSERT_EQ(pair.a.post(0, 8), net::Post::done);
+  EXPECT_FALSE(look_whole(pair.sides[1]));
+  EXPECT_FALSE(look_whole(pair.sides[1]));
+  pair.b.holds = false;
+  EXPECT_TRUE(look_whole(pair.sides[1]));
+  pair.expect_heard(1);
 }
 
 // A record without a place at the peer any more: the post is done, the listener gets the error.

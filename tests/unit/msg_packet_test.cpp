@@ -526,7 +526,7 @@ TEST(PacketWire, MemoryOfAPairAndOfALane) {
   EXPECT_EQ((1 + growing.covered_at_first()) * 64, 16'384u);
   EXPECT_EQ(ring_bytes(false), 73'728u);
   EXPECT_EQ(ring_bytes(true), 270'336u);
-  EXPECT_LE(sizeof(PacketLink), 1216u);
+  EXPECT_LE(sizeof(PacketLink), 1536u);
   EXPECT_LE(sizeof(PacketInbox), 192u);
   EXPECT_LE(sizeof(Packet), 256u);
   EXPECT_EQ(PacketLane::Options().packets * PacketLane::Options().record_cells * 64, 2u << 20);

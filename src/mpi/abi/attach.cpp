@@ -5,9 +5,10 @@
 #include <dlfcn.h>
 #include <unwind.h>
 
+#include <climits>
 #include <cstring>
 #include <mutex>
-#include <utility>
+#include <type_traits>
 
 #include "bootstrap/launcher_board.hpp"
 #include "mpi/abi/exports.hpp"
@@ -32,6 +33,7 @@ using FindNext = void*(const char* name);
 std::mutex mutex;
 FindNext* find_next_of_all = nullptr;           // null: not attached
 void (*set_functions)(void* const*) = nullptr;  // null: the slots stay as they are
+Taken taken = Taken::always;
 
 // Where a copy relocation moved a data symbol into the program, its address is the program's.
 void* find_data_with(FindNext* find_next, const char* name) noexcept {
@@ -49,6 +51,7 @@ void find_mpi(FindNext* find_next, Next& next) noexcept {
 #define LARKLANE_EXTENSION(ret, Name, params, args) find(find_next, "MPIX_" #Name, next.Name);
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 }
@@ -60,6 +63,7 @@ void find_pmpi(FindNext* find_next, Next& next) noexcept {
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
 #include "mpi/abi/reals.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 #undef LARKLANE_REAL
@@ -74,6 +78,40 @@ void find_handles([[maybe_unused]] FindNext* find_next, Handles& found) noexcept
 #endif
 #include "mpi/abi/handles.def"
 #undef LARKLANE_HANDLE
+}
+
+bool fits(MPI_Count count) noexcept { return count >= INT_MIN && count <= INT_MAX; }
+template <class Argument>
+bool fits(Argument) noexcept {
+  return true;
+}
+int narrow(MPI_Count count) noexcept { return static_cast<int>(count); }
+template <class Argument>
+Argument narrow(Argument argument) noexcept {
+  return argument;
+}
+
+/// Maps a call with MPI_Count that the MPI lacks to the call with int: a program that looks up the
+/// former finds the stub's symbol. Calls that return a count stay null.
+template <const Next& (*kTable)() noexcept, auto kPlain, class... Arguments>
+void fill(int (*&call)(Arguments...)) noexcept {
+  if constexpr (!(std::is_same_v<Arguments, MPI_Count*> || ...)) {
+    if (call != nullptr || kTable().*kPlain == nullptr) return;
+    call = [](Arguments... arguments) -> int {
+      if (!(fits(arguments) && ...)) return MPI_ERR_COUNT;
+      return (kTable().*kPlain)(narrow(arguments)...);
+    };
+  }
+}
+
+void fill_large_counts(Next& mpi, Next& pmpi) noexcept {
+#define LARKLANE_COUNT int
+#define LARKLANE_COUNT_CALL(Name, params, args) \
+  fill<&next_mpi, &Next::Name>(mpi.Name##_c);   \
+  fill<&next_pmpi, &Next::Name>(pmpi.Name##_c);
+#include "mpi/p2p/counts.def"
+#undef LARKLANE_COUNT
+#undef LARKLANE_COUNT_CALL
 }
 
 // Initialises this library's own copy of the unwinder. An exception of the program's error handler
@@ -96,7 +134,6 @@ void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
   Next mpi = pmpi;  // Larklane's own calls stay invisible to tools
   find_mpi(find_next, mpi);
   find_handles(find_next, found);
-  const TrafficTables traffic = is_profiled ? find_traffic(find_next) : TrafficTables{};
   if (stub != nullptr) stub->before_commit(boot::put_before_commit);
   const std::lock_guard lock(mutex);
   if (find_next_of_all != nullptr) return;
@@ -104,13 +141,14 @@ void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
   detail::next_mpi = mpi;
   detail::next_pmpi = pmpi;
   detail::handles = found;
+  fill_large_counts(detail::next_mpi, detail::next_pmpi);
   if (is_profiled) {
-    set_traffic(traffic, stub->is_native != 0);
+    set_profiled_native(stub->is_native != 0);
     set_thread_watch(stub->watch_threads);
     stub->set_functions(functions_of_profile());
   } else if (stub != nullptr) {
     set_functions = stub->set_functions;
-    set_functions(functions_without_requests());
+    set_functions(functions_of(taken));
   }
 }
 
@@ -118,10 +156,18 @@ void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
 
 void* find_data(const char* name) noexcept { return find_data_with(find_next_of_all, name); }
 
-void take_request_calls() noexcept {
+namespace {
+
+void take(Taken wanted) noexcept {
   const std::lock_guard lock(mutex);
-  if (set_functions != nullptr) std::exchange(set_functions, nullptr)(functions_with_requests());
+  if (set_functions != nullptr && wanted > taken) set_functions(functions_of(taken = wanted));
 }
+
+}  // namespace
+
+void take_request_calls() noexcept { take(Taken::requests); }
+
+void take_message_calls() noexcept { take(Taken::messages); }
 
 }  // namespace larklane::mpi
 

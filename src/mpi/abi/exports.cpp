@@ -57,6 +57,7 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
 #define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_PREFIX
 #undef LARKLANE_EXTENSION_PREFIX
 #undef LARKLANE_NEXT
@@ -70,6 +71,7 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
 #define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 
@@ -82,21 +84,52 @@ namespace {
 void* const all_exports[] = {
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
+#include "mpi/p2p/p2p.def"
 };
 
-}  // namespace
+/// With LARKLANE_REQUEST_CALL and LARKLANE_MESSAGE_CALL leading to the MPI. Where the MPI lacks a
+/// call, ours returns the error.
+#define LARKLANE_TO_MPI(ret, Name, params, args)                              \
+  next_mpi().Name != nullptr ? reinterpret_cast<void*>(next_mpi().Name)       \
+                             : reinterpret_cast<void*>(export_##Name),        \
+      next_pmpi().Name != nullptr ? reinterpret_cast<void*>(next_pmpi().Name) \
+                                  : reinterpret_cast<void*>(export_p##Name),
 
-void* const* functions_with_requests() noexcept { return all_exports; }
-
-void* const* functions_without_requests() noexcept {
+void* const* functions_always() noexcept {
   static void* const functions[] = {
-#define LARKLANE_REQUEST_CALL(ret, Name, params, args) \
-  reinterpret_cast<void*>(next_mpi().Name), reinterpret_cast<void*>(next_pmpi().Name),
+#define LARKLANE_REQUEST_CALL LARKLANE_TO_MPI
+#define LARKLANE_MESSAGE_CALL LARKLANE_TO_MPI
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
+#include "mpi/p2p/p2p.def"
   };
   return functions;
 }
+
+void* const* functions_with_requests() noexcept {
+  static void* const functions[] = {
+#define LARKLANE_MESSAGE_CALL LARKLANE_TO_MPI
+#include "mpi/abi/calls.def"
+#include "mpi/abi/extensions.def"
+#include "mpi/p2p/p2p.def"
+  };
+  return functions;
+}
+
+}  // namespace
+
+void* const* functions_of(Taken taken) noexcept {
+  switch (taken) {
+    case Taken::always:
+      return functions_always();
+    case Taken::requests:
+      return functions_with_requests();
+    case Taken::messages:
+      break;
+  }
+  return all_exports;
+}
+#undef LARKLANE_TO_MPI
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 

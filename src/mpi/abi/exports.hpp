@@ -1,14 +1,19 @@
 #pragma once
-// The functions for the stub's slots, in the order of calls.def, then extensions.def, MPI_X before
-// PMPI_X.
+// The functions for the stub's slots, in the order of calls.def, then extensions.def, then p2p.def,
+// MPI_X before PMPI_X.
 // Thread safety: immutable once attached.
+
+#include <cstdint>
 
 namespace larklane::mpi {
 
-/// Every name leads to a function of this library.
-void* const* functions_with_requests() noexcept;
-/// For the time before the first partitioned request: the calls that concern requests alone lead to
-/// the MPI, as without Larklane.
-void* const* functions_without_requests() noexcept;
+/// The calls that lead to this library. Each value includes those before it; the others lead to the
+/// MPI, as without Larklane.
+enum class Taken : std::uint8_t {
+  always,    ///< communicators, initialisation, partitioned requests
+  requests,  ///< once a request of ours exists: the calls that concern requests alone
+  messages,  ///< once Larklane carries messages: those of p2p.def
+};
+void* const* functions_of(Taken taken) noexcept;
 
 }  // namespace larklane::mpi

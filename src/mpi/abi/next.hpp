@@ -13,6 +13,7 @@ struct Next {
 #define LARKLANE_REAL(ret, Name, params) ret(*Name) params;
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
+#include "mpi/p2p/p2p.def"
 #include "mpi/abi/reals.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
@@ -34,6 +35,8 @@ void* find_data(const char* name) noexcept;
 /// Leads the calls that concern requests alone to this library; until then the preload stub leads
 /// them straight to the MPI. Call before the program gets its first request of ours. Thread-safe.
 void take_request_calls() noexcept;
+/// The same for all calls of p2p.def, and those above. Call before the program's first message.
+void take_message_calls() noexcept;
 
 /// The face's implementation of each intercepted call. `next` is the table of the entry name, MPI_X
 /// or PMPI_X.
@@ -43,6 +46,7 @@ namespace face {
 #define LARKLANE_EXTENSION LARKLANE_CALL
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 #undef LARKLANE_PARAMS

@@ -10,6 +10,7 @@ namespace larklane::mpi::face {
     return next.Name != nullptr ? next.Name args : MPI_ERR_UNSUPPORTED_OPERATION; \
   }
 #include "mpi/abi/calls.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 
 }  // namespace larklane::mpi::face

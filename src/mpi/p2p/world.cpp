@@ -12,9 +12,13 @@
 #include "mpi/abi/handles.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
+#include "mpi/p2p/call.hpp"
+#include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/messages.hpp"
 #include "mpi/p2p/progress_hook.hpp"
+#include "mpi/p2p/tally.hpp"
 #include "mpi/world/process.hpp"
+#include "mpi/world/summary.hpp"
 
 namespace larklane::mpi::p2p {
 
@@ -35,6 +39,7 @@ constexpr std::uint16_t kFamily = 2;
 constexpr std::uint16_t kFamily = 3;
 #endif
 
+constexpr int kLeastTagMax = 32767;  // MPI 5.0, 9.1.2
 constexpr const char* kOwnedText = "point-to-point messages are carried by Larklane";
 constexpr const char* kWithHook = ", with the MPI's progress hook";
 constexpr const char* kWithoutHook = ", without a progress hook in the MPI";
@@ -74,6 +79,7 @@ class World final : public control::Handler {
   std::string ownership_text();
 
  private:
+  std::string counts_text();
   struct Early {
     control::Peer* from;
     std::uint16_t kind;  // 0: the peer is down
@@ -154,6 +160,12 @@ void World::open(Process& process) {
   begin(process, engine->plane());
   if (!decide(process)) return end_messages();
   // relaxed: see is_owned()
+  find_completed_send();
+  int* tag_bound = nullptr;
+  int flag = 0;
+  next_pmpi().Comm_get_attr(handles().comm_world, MPI_TAG_UB, &tag_bound, &flag);
+  set_tag_max(flag != 0 ? *tag_bound : kLeastTagMax);
+  take_message_calls();
   detail::is_owned.store(true, std::memory_order_relaxed);
   const bool has_hook = process.config().p2p_hook && start_hook(messages_->engine());
   const std::string text = kOwnedText + std::string(has_hook ? kWithHook : kWithoutHook);
@@ -238,15 +250,30 @@ void World::open_record(Communicator& made, const Communicator::Members& members
   next_pmpi().Abort(handles().comm_world, 1);
 }
 
+std::string World::counts_text() {
+  const TallyTotal total = tally_total();
+  if (total.sent + total.received == 0) return "there was none, so nothing to speed up";
+  const msg::Communicators::Totals matching = messages_->engine().communicators().totals();
+  const auto n = [](std::uint64_t value) { return std::to_string(value); };
+  return "sent " + n(total.sent) + " of " + bytes_text(total.sent_bytes) + ", received " +
+         n(total.received) + " of " + bytes_text(total.received_bytes) + " on " +
+         n(messages_->engine().lane_count()) + " lanes; " + n(matching.unexpected) +
+         " came before their receive, longest chain of a match " + n(matching.longest_chain);
+}
+
 void World::drain() {
   if (!is_owned()) return;
-  messages_->drain();
+  messages_->drain([] { Process::get().poke_native(); });
+  free_spare_carriers();
   messages_->serve_by_helper();  // until close(): the native call runs without the hook
   stop_hook();
 }
 
 void World::close() {
-  if (is_owned()) close_all_communicators();
+  if (is_owned()) {
+    close_all_communicators();
+    set_text(ownership_text() + "; " + counts_text());
+  }
   end_messages();
   // relaxed: see is_owned()
   detail::is_owned.store(false, std::memory_order_relaxed);
@@ -285,6 +312,7 @@ void closed() { World::get().close(); }
 msg::Engine& engine() noexcept { return World::get().engine(); }
 
 msg::Communicator* detail::record_slow(MPI_Comm comm) noexcept {
+  count_this_thread();
   // relaxed: see communicator_epoch. Before the look-up: a change meanwhile makes it stale.
   const std::uint64_t epoch = communicator_epoch.load(std::memory_order_relaxed);
   const auto found = find_communicator(comm);

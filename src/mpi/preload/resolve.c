@@ -4,7 +4,7 @@
 // which a thread holds while it runs the constructors of a library that it opens. The stub depends
 // on libc alone and does nothing before the first call, so it is harmless in a process without MPI.
 // Compiled twice: for `larklane run`, and with LARKLANE_PROFILE for `larklane profile`, which
-// intercepts more calls.
+// observes threads, too.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -36,9 +36,7 @@ static const char* const kNames[] = {
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
 #undef LARKLANE_EXTENSION
-#ifdef LARKLANE_PROFILE
-#include "mpi/abi/traffic.def"
-#endif
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 };
 enum { kNameCount = sizeof kNames / sizeof *kNames, kPathBytes = 4096 };

@@ -1,7 +1,7 @@
 // One trampoline and one slot per exported name. A slot holds the function to jump to. All slots start with
 // larklane_preload_first, which gets the right function from resolve.c. The trampoline leaves the slot's address in a
 // scratch register, from which larklane_preload_first derives the name. Order of the slots: calls.def,
-// then extensions.def, MPI_X before PMPI_X.
+// then extensions.def, then p2p.def, MPI_X before PMPI_X.
 
 .macro trampoline name
   .pushsection .data.rel.local, "aw", %progbits
@@ -42,9 +42,7 @@ larklane_preload_slots:
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
 #undef LARKLANE_EXTENSION
-#ifdef LARKLANE_PROFILE
-#include "mpi/abi/traffic.def"
-#endif
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 
 // Saves each register that can carry an argument, calls larklane_preload_resolve(slot, return address), jumps to its result.

@@ -15,6 +15,7 @@ namespace profiled {
 #define LARKLANE_EXTENSION LARKLANE_CALL
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_PARAMS
 #undef LARKLANE_ARGS
@@ -30,9 +31,7 @@ namespace {
 #define LARKLANE_NEXT next_mpi()
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
-#undef LARKLANE_NEXT
-#define LARKLANE_NEXT detail::traffic_mpi
-#include "mpi/abi/traffic.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_NEXT
 #undef LARKLANE_ENTRY
 
@@ -40,38 +39,13 @@ namespace {
 #define LARKLANE_NEXT next_pmpi()
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
-#undef LARKLANE_NEXT
-#define LARKLANE_NEXT detail::traffic_pmpi
-#include "mpi/abi/traffic.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_NEXT
 #undef LARKLANE_ENTRY
 #undef LARKLANE_CALL
 #undef LARKLANE_ARGS
 
-template <class Function>
-void find(void* (*find_next)(const char*), const char* name, Function*& function) noexcept {
-  function = reinterpret_cast<Function*>(find_next(name));
-}
-
 }  // namespace
-
-TrafficTables find_traffic(void* (*find_next)(const char*)) noexcept {
-  TrafficTables tables;
-#define LARKLANE_CALL(ret, Name, params, args)    \
-  find(find_next, "MPI_" #Name, tables.mpi.Name); \
-  find(find_next, "PMPI_" #Name, tables.pmpi.Name);
-#include "mpi/abi/traffic.def"
-#undef LARKLANE_CALL
-  fill_large_counts(tables.mpi);
-  fill_large_counts(tables.pmpi);
-  return tables;
-}
-
-void set_traffic(const TrafficTables& tables, bool native) noexcept {
-  detail::traffic_mpi = tables.mpi;
-  detail::traffic_pmpi = tables.pmpi;
-  detail::profiled_is_native = native;
-}
 
 void* const* functions_of_profile() noexcept {
 #define LARKLANE_CALL(ret, Name, params, args) \
@@ -79,7 +53,7 @@ void* const* functions_of_profile() noexcept {
   static void* const functions[] = {
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
-#include "mpi/abi/traffic.def"
+#include "mpi/p2p/p2p.def"
   };
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION

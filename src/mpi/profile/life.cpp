@@ -152,9 +152,9 @@ ClockSample ask_for_time() {
   for (int i = 0; i < kRoundTrips; ++i) {
     std::uint64_t theirs = 0;
     const std::uint64_t asked = now_ns();
-    detail::traffic_pmpi.Send(&theirs, sizeof theirs, handles().byte, 0, kTag, opened().comm);
-    detail::traffic_pmpi.Recv(&theirs, sizeof theirs, handles().byte, 0, kTag, opened().comm,
-                              MPI_STATUS_IGNORE);
+    next_pmpi().Send(&theirs, sizeof theirs, handles().byte, 0, kTag, opened().comm);
+    next_pmpi().Recv(&theirs, sizeof theirs, handles().byte, 0, kTag, opened().comm,
+                     MPI_STATUS_IGNORE);
     const std::uint64_t told = now_ns();
     const std::uint64_t middle = asked + (told - asked) / 2, error = (told - asked + 1) / 2;
     if (best.local_ns == 0 || error < best.error_ns)
@@ -166,10 +166,10 @@ ClockSample ask_for_time() {
 void tell_time_to(int rank) {
   for (int i = 0; i < kRoundTrips; ++i) {
     std::uint64_t mine = 0;
-    detail::traffic_pmpi.Recv(&mine, sizeof mine, handles().byte, rank, kTag, opened().comm,
-                              MPI_STATUS_IGNORE);
+    next_pmpi().Recv(&mine, sizeof mine, handles().byte, rank, kTag, opened().comm,
+                     MPI_STATUS_IGNORE);
     mine = now_ns();
-    detail::traffic_pmpi.Send(&mine, sizeof mine, handles().byte, rank, kTag, opened().comm);
+    next_pmpi().Send(&mine, sizeof mine, handles().byte, rank, kTag, opened().comm);
   }
 }
 

@@ -11,8 +11,6 @@
 namespace larklane::mpi {
 
 namespace detail {
-Traffic traffic_mpi;
-Traffic traffic_pmpi;
 constinit bool profiled_is_native = false;
 constinit std::atomic<profile::Recorder*> recorder{nullptr};
 thread_local constinit int profiled_depth = 0;
@@ -75,6 +73,8 @@ MPI_Count size_of(MPI_Datatype datatype) noexcept {
 }
 
 }  // namespace
+
+void set_profiled_native(bool native) noexcept { detail::profiled_is_native = native; }
 
 Traced* find_traced(MPI_Request handle) noexcept {
   return static_cast<Traced*>(traced().find(handle_bits(handle)));

@@ -15,16 +15,7 @@
 
 namespace larklane::mpi {
 
-/// The calls of traffic.def in the loaded MPI.
-struct Traffic {
-#define LARKLANE_CALL(ret, Name, params, args) ret(*Name) params;
-#include "mpi/abi/traffic.def"
-#undef LARKLANE_CALL
-};
-
 namespace detail {
-extern Traffic traffic_mpi;
-extern Traffic traffic_pmpi;
 extern constinit bool profiled_is_native;
 extern constinit std::atomic<profile::Recorder*> recorder;
 extern thread_local constinit int profiled_depth;
@@ -202,16 +193,10 @@ void open_profile_alone();
 void compare_clocks_again();
 void close_profile();
 
-/// The calls of traffic.def by both names; attach sets them for the profiling stub.
-struct TrafficTables {
-  Traffic mpi, pmpi;
-};
-/// Fills in the calls with MPI_Count that the MPI lacks.
-void fill_large_counts(Traffic& calls) noexcept;
-TrafficTables find_traffic(void* (*find_next)(const char*)) noexcept;
-void set_traffic(const TrafficTables& tables, bool native) noexcept;
-/// The functions for the profiling stub's slots: calls.def, extensions.def, traffic.def, MPI_X
-/// before PMPI_X.
+/// @param native  the MPI serves partitioned communication
+void set_profiled_native(bool native) noexcept;
+/// The functions for the profiling stub's slots: calls.def, extensions.def, p2p.def, MPI_X before
+/// PMPI_X.
 void* const* functions_of_profile() noexcept;
 
 }  // namespace larklane::mpi
@@ -227,12 +212,8 @@ namespace larklane::mpi::profiled {
 #define LARKLANE_EXTENSION LARKLANE_CALL
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
-#undef LARKLANE_PARAMS
-#define LARKLANE_PARAMS(...) (const Traffic& next, __VA_ARGS__)
-#define LARKLANE_CALL(ret, Name, params, args) ret Name LARKLANE_PARAMS params;
-#include "mpi/abi/traffic.def"
-#undef LARKLANE_CALL
 #undef LARKLANE_PARAMS
 }  // namespace larklane::mpi::profiled

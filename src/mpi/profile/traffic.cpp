@@ -1,47 +1,7 @@
 // Records of messages that are not partitioned.
 
-#include <climits>
-
 #include "mpi/profile/tracer.hpp"
 #include "mpi/world/communicator.hpp"
-
-namespace larklane::mpi {
-namespace {
-
-bool fits(MPI_Count count) noexcept { return count >= INT_MIN && count <= INT_MAX; }
-template <class Argument>
-bool fits(Argument) noexcept {
-  return true;
-}
-int narrow(MPI_Count count) noexcept { return static_cast<int>(count); }
-template <class Argument>
-Argument narrow(Argument argument) noexcept {
-  return argument;
-}
-
-/// Maps a call with MPI_Count that the MPI lacks to the call with int: a program that looks up the
-/// former finds the stub's symbol.
-template <auto kPlain, class... Arguments>
-void fill(int (*&call)(Arguments...)) noexcept {
-  if (call != nullptr) return;
-  call = [](Arguments... arguments) -> int {
-    if (!(fits(arguments) && ...)) return MPI_ERR_COUNT;
-    return (detail::traffic_mpi.*kPlain)(narrow(arguments)...);
-  };
-}
-
-}  // namespace
-
-void fill_large_counts(Traffic& calls) noexcept {
-#define LARKLANE_FILL(Name) fill<&Traffic::Name>(calls.Name##_c)
-  LARKLANE_FILL(Send), LARKLANE_FILL(Ssend), LARKLANE_FILL(Rsend), LARKLANE_FILL(Isend);
-  LARKLANE_FILL(Issend), LARKLANE_FILL(Irsend), LARKLANE_FILL(Recv), LARKLANE_FILL(Irecv);
-  LARKLANE_FILL(Sendrecv), LARKLANE_FILL(Send_init), LARKLANE_FILL(Ssend_init);
-  LARKLANE_FILL(Rsend_init), LARKLANE_FILL(Recv_init);
-#undef LARKLANE_FILL
-}
-
-}  // namespace larklane::mpi
 
 namespace larklane::mpi::profiled {
 namespace {
@@ -107,27 +67,29 @@ int both(Call next, const void* sendbuf, Count sendcount, MPI_Datatype sendtype,
 
 }  // namespace
 
-#define LARKLANE_SEND(Name, Count)                                                             \
-  int Name(const Traffic& next, const void* buf, Count count, MPI_Datatype datatype, int dest, \
-           int tag, MPI_Comm comm) {                                                           \
-    return message(Kind::send, next.Name, buf, count, datatype, dest, tag, comm);              \
+#define LARKLANE_FACE(Name) [&](auto... arguments) { return face::Name(next, arguments...); }
+#define LARKLANE_SEND(Name, Count)                                                          \
+  int Name(const Next& next, const void* buf, Count count, MPI_Datatype datatype, int dest, \
+           int tag, MPI_Comm comm) {                                                        \
+    return message(Kind::send, LARKLANE_FACE(Name), buf, count, datatype, dest, tag, comm); \
   }
-#define LARKLANE_MAKE(how, kind, Name, Buffer, Count)                                              \
-  int Name(const Traffic& next, Buffer buf, Count count, MPI_Datatype datatype, int peer, int tag, \
-           MPI_Comm comm, MPI_Request* request) {                                                  \
-    return how(Kind::kind, next.Name, buf, count, datatype, peer, tag, comm, request);             \
+#define LARKLANE_MAKE(how, kind, Name, Buffer, Count)                                            \
+  int Name(const Next& next, Buffer buf, Count count, MPI_Datatype datatype, int peer, int tag,  \
+           MPI_Comm comm, MPI_Request* request) {                                                \
+    return how(Kind::kind, LARKLANE_FACE(Name), buf, count, datatype, peer, tag, comm, request); \
   }
-#define LARKLANE_RECV(Name, Count)                                                             \
-  int Name(const Traffic& next, void* buf, Count count, MPI_Datatype datatype, int source,     \
-           int tag, MPI_Comm comm, MPI_Status* status) {                                       \
-    return message(Kind::receive, next.Name, buf, count, datatype, source, tag, comm, status); \
+#define LARKLANE_RECV(Name, Count)                                                               \
+  int Name(const Next& next, void* buf, Count count, MPI_Datatype datatype, int source, int tag, \
+           MPI_Comm comm, MPI_Status* status) {                                                  \
+    return message(Kind::receive, LARKLANE_FACE(Name), buf, count, datatype, source, tag, comm,  \
+                   status);                                                                      \
   }
-#define LARKLANE_SENDRECV(Name, Count)                                                       \
-  int Name(const Traffic& next, const void* sendbuf, Count sendcount, MPI_Datatype sendtype, \
-           int dest, int sendtag, void* recvbuf, Count recvcount, MPI_Datatype recvtype,     \
-           int source, int recvtag, MPI_Comm comm, MPI_Status* status) {                     \
-    return both(next.Name, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount,  \
-                recvtype, source, recvtag, comm, status);                                    \
+#define LARKLANE_SENDRECV(Name, Count)                                                     \
+  int Name(const Next& next, const void* sendbuf, Count sendcount, MPI_Datatype sendtype,  \
+           int dest, int sendtag, void* recvbuf, Count recvcount, MPI_Datatype recvtype,   \
+           int source, int recvtag, MPI_Comm comm, MPI_Status* status) {                   \
+    return both(LARKLANE_FACE(Name), sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, \
+                recvcount, recvtype, source, recvtag, comm, status);                       \
   }
 #define LARKLANE_EACH(Count, suffix)                                      \
   LARKLANE_SEND(Send##suffix, Count)                                      \

@@ -24,7 +24,7 @@ Completion poll_once(Request& ours, int* flag, MPI_Status* status) {
     set_empty(status);
   } else if (completion == Completion::pending) {
     *flag = 0;
-    Process::get().poke_native();
+    poke_now_and_then();
   }
   return completion;
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,8 @@ class RecvRequest;
 }  // namespace larklane::part
 
 namespace larklane::mpi {
+
+class Communicator;
 
 /// The state of a request's round. A request that is not persistent has one round.
 enum class Completion : std::uint8_t { pending, complete, failed, inactive };
@@ -72,6 +75,9 @@ class Request {
   virtual int free(MPI_Request* handle) = 0;
   /// The communicator with the error handler for this request.
   virtual MPI_Comm error_target() const noexcept = 0;
+  /// Before MPI_Comm_free of `freed`: a request of it keeps the record, which has an error handler
+  /// afterwards, too. May run beside calls of other threads on requests of other communicators.
+  virtual void keep_target(MPI_Comm, const std::shared_ptr<Communicator>&) {}
   /// "receive from rank 3, tag 7"
   virtual std::string description() const = 0;
   /// The reason for a status that no call on the request explains; empty: its name suffices.

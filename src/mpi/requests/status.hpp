@@ -1,5 +1,5 @@
 #pragma once
-// Writes MPI_Status by public fields and MPI calls only: its layout differs between the three ABIs.
+// Writes MPI_Status: its layout differs between the three ABIs.
 
 #include <cstdint>
 
@@ -17,5 +17,7 @@ inline bool is_wanted(const MPI_Status* status) noexcept {
 void set_empty(MPI_Status* status);
 /// The status of a received message, except MPI_ERROR. Does nothing if the status is ignored.
 void set_received(MPI_Status* status, int source, int tag, std::uint64_t bytes);
+/// MPI_Test_cancelled will answer true. @pre set_empty() or set_received() has filled it
+void set_cancelled(MPI_Status* status);
 
 }  // namespace larklane::mpi

@@ -8,8 +8,13 @@
 #include <vector>
 
 #include "mpi/abi/next.hpp"
+#include "mpi/partitioned/carrier.hpp"
 
 namespace larklane::mpi {
+
+namespace detail {
+constinit std::atomic<std::uint64_t> type_epoch{1};
+}
 namespace {
 
 /// A typemap is an attribute of its datatype, so both have the same lifetime. The MPI calls
@@ -44,6 +49,7 @@ int copy_nothing(MPI_Datatype, int, void*, void*, void*, int* flag) {
 }
 
 int forget(MPI_Datatype, int, void* number, void*) {
+  detail::type_epoch.fetch_add(1, std::memory_order_relaxed);  // see type_epoch
   FlatType dropped;
   const std::scoped_lock lock(cache().map_mutex);
   auto& types = cache().types;
@@ -101,6 +107,12 @@ Result<FlatType> flatten_predefined(MPI_Datatype datatype, std::string* problem)
   return flat;
 }
 
+bool is_kept(MPI_Datatype datatype) {
+  if (find_predefined(datatype).map) return true;
+  const std::scoped_lock lock(cache().flatten_mutex);
+  return has_keyval_locked() && find_locked(datatype).map;
+}
+
 }  // namespace
 
 Result<FlatType> flatten_once(MPI_Datatype datatype, std::string* problem) {
@@ -114,7 +126,29 @@ Result<FlatType> flatten_once(MPI_Datatype datatype, std::string* problem) {
   return flat;
 }
 
+const PlainType* detail::plain_type_slow(MPI_Datatype datatype, std::string* problem) {
+  // Before the look-up: a change meanwhile makes the entry stale. relaxed: see type_epoch
+  const std::uint64_t epoch = type_epoch.load(std::memory_order_relaxed);
+  MPI_Request carrier;
+  if (make_carrier(0, datatype, &carrier) != MPI_SUCCESS) {
+    *problem = "the datatype is not committed";
+    return nullptr;
+  }
+  mpi::next_pmpi().Request_free(&carrier);
+  auto flat = flatten_once(datatype, problem);
+  if (!flat) return nullptr;
+  const Typemap& map = *flat->map;
+  const std::uint64_t bits = handle_bits(datatype);
+  LastType& last = last_types[(bits ^ bits >> 6) % kLastTypes];
+  // Of a type that the cache does not keep it would not learn the end: no later look-up hits.
+  last = {is_kept(datatype) ? epoch : 0,
+          datatype,
+          {map.size_bytes(), flat->first_byte, map.root().node == kDense, map.is_dense()}};
+  return &last.type;
+}
+
 void forget_datatypes() noexcept {
+  detail::type_epoch.fetch_add(1, std::memory_order_relaxed);  // see type_epoch
   const std::scoped_lock lock(cache().flatten_mutex, cache().map_mutex);
   cache().types.clear();
   cache().predefined.clear();

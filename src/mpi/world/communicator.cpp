@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mpi/abi/next.hpp"
+#include "mpi/requests/request.hpp"
 #include "mpi/world/process.hpp"
 #include "msg/protocol/communicator.hpp"
 
@@ -228,6 +229,10 @@ std::shared_ptr<Communicator> forget_communicator(MPI_Comm comm) {
     if (forgotten->ordinary.load(std::memory_order_relaxed) != nullptr)
       registry.closing[handle_bits(comm)] = forgotten;
     Registry::begin_epoch();
+  }
+  // relaxed: see `ordinary`
+  if (forgotten->ordinary.load(std::memory_order_relaxed) != nullptr) {
+    for (Request* const each : all_carriers()) each->keep_target(comm, forgotten);
   }
   // relaxed: the program orders the init and the free of a communicator
   if (forgotten->request_count.load(std::memory_order_relaxed) > 0) forgotten->detach();

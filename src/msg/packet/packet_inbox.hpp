@@ -59,6 +59,14 @@ class PacketInbox final {
   bool is_first_word_last() const noexcept { return is_first_word_last_; }
   /// Has the record at the head arrived, and is it not held? @pre is_first_word_last()
   bool has_seen() const noexcept { return is_at_head() && !is_held_; }
+  /// Is there nothing at the head, neither new nor held? Thread-safe: a hint. relaxed, both: the
+  /// delivery looks again. @pre is_first_word_last()
+  bool looks_empty() const noexcept {
+    const std::uint64_t head = freed_.load(std::memory_order_relaxed);
+    const std::uint64_t word =
+        std::atomic_ref(lines_[1 + shape_.index_of(head)].words[0]).load(std::memory_order_relaxed);
+    return static_cast<std::uint32_t>(word) != stamp_of(head, generation_);
+  }
   /// As arrive(), for up to `most` records at the head that have arrived. @pre as has_seen()
   template <class Deliver>
   Status deliver_seen(std::uint32_t most, Deliver&& deliver) {
@@ -96,6 +104,10 @@ class PacketInbox final {
   /// Does the peer poll its ring? relaxed: it finds the posted records in either case.
   bool is_peer_watching() const noexcept {
     return std::atomic_ref(lines_[0].words[1]).load(std::memory_order_relaxed) == kWatched;
+  }
+  /// Do records of the peer wait for room in this ring? relaxed: a hint, read again and again.
+  bool has_peer_backlog() const noexcept {
+    return std::atomic_ref(lines_[0].words[2]).load(std::memory_order_relaxed) == kHasBacklog;
   }
 
  private:

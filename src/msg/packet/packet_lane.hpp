@@ -39,6 +39,9 @@ class PacketLane final : public net::Receiver {
     std::uint32_t packets = 256;
     /// Cells of the longest record, both ways: 8 KiB.
     std::uint32_t record_cells = 128;
+    /// Where peers' memory can be mapped, a post returns when the peer can read its record, and all
+    /// before it in that ring (PacketLink, invariant 8).
+    bool pushes = false;
   };
 
   /// @errors kInvalidArgument; kNoMemory, and those of register_memory; kBadOption: each link of
@@ -70,6 +73,10 @@ class PacketLane final : public net::Receiver {
     return packet != nullptr ? packet : take_packet();
   }
 
+  /// Takes the records that the rings of all links show now. False: a record is held.
+  /// @pre the lane's lock is held
+  bool look_at_all_locked() noexcept;
+
   PacketCounts counts() const noexcept;
 
   /// Where a poll is a system call: the time of the last look that found records, and the calls
@@ -80,6 +87,7 @@ class PacketLane final : public net::Receiver {
   void on_immediate(std::uint32_t immediate) override;
   void on_wide_immediate(std::uint64_t immediate) override;
   std::uint32_t look(std::uint32_t most) override;
+  bool looks_empty() const noexcept override;
 
  private:
   friend class PacketLink;
@@ -134,9 +142,11 @@ class PacketLane final : public net::Receiver {
 
   // Written with the lane's lock held.
   std::vector<PacketLink*> slots_;
-  std::uint32_t next_slot_ = 0;                     // the search for a free slot starts here
-  std::array<PacketLink*, kWatchedMax> watched_{};  // the first watched_count_ ones
-  std::uint32_t watched_count_ = 0;
+  std::uint32_t next_slot_ = 0;  // the search for a free slot starts here
+  // The first watched_count_ ones. relaxed, but for looks_empty(): written with the lane's lock
+  // held
+  std::array<std::atomic<PacketLink*>, kWatchedMax> watched_{};
+  std::atomic<std::uint32_t> watched_count_{0};
   struct Row {
     const PacketLink* link;
     std::int64_t answers;   ///< posts of the lane to any peer, up to then

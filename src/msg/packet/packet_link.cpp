@@ -23,6 +23,8 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
   direct_.is_looked_for = true;
   settle_.complete = &PacketLink::settled;
   settle_.kind = vci::Work::Kind::settle;
+  backlog_word_.complete = &PacketLink::told_backlog;
+  backlog_word_.owner = this;
   word_.owner = probe_.owner = direct_.owner = settle_.owner = this;
 }
 
@@ -93,7 +95,29 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
   peer_cells_.store(peer_shape_.cells_at_first(), std::memory_order_relaxed);
   room_.store(peer_shape_.room_at_first(), std::memory_order_relaxed);
   limit_.store(first + peer_shape_.room_at_first(), std::memory_order_relaxed);
-  return lane_.vci().connect(*link_, parsed->link);
+  LARKLANE_TRY(lane_.vci().connect(*link_, parsed->link));
+  if (!lane_.options_.pushes || !limits.has_mapped_memory || !inbox_->is_first_word_last())
+    return {};
+  return map_peer_ring();
+}
+
+/// From now on posts are pushed.
+Status PacketLink::map_peer_ring() noexcept {
+  Status status;
+  lane_.vci().exclusively([&] {
+    auto mapped = link_->map(peer_ring_.key);
+    status = mapped.error();
+    if (mapped) mapping_ = *mapped;
+  });
+  if (!status.ok()) return status;
+  const std::uint64_t offset = peer_ring_.address - mapping_.address;
+  const std::uint64_t bytes = std::uint64_t{peer_shape_.lines()} * kCellBytes;
+  if (mapping_.start == nullptr || offset > mapping_.bytes || bytes > mapping_.bytes - offset ||
+      offset % kCellBytes != 0)
+    return Errc::kProtocol;
+  ring_ = mapping_.start + offset;
+  are_small_writes_done_ = false;
+  return {};
 }
 
 void PacketLink::greet(std::function<void(Status)> answered) {
@@ -171,6 +195,13 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
   return end <= limit_.load(std::memory_order_acquire);
 }
 
+bool PacketLink::has_unread() noexcept {
+  (void)find_room_slow(0);  // reads the credit word
+  // relaxed, both: a hint
+  return next_.load(std::memory_order_relaxed) !=
+         limit_.load(std::memory_order_relaxed) - room_.load(std::memory_order_relaxed);
+}
+
 [[gnu::noinline]] void PacketLink::refuse_slow(std::uint32_t cells) noexcept {
   lane_.note(lane_.no_room_);
   // relaxed: once more costs nothing; see grow_slow().
@@ -240,6 +271,83 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
                      headless_bytes_};
   packet.transfer.remote.address += sizeof(RecordHead);
   lane_.vci().post(packet);
+}
+
+// --- pushes -------------------------------------------------------------------------------------
+
+/// False: the ring has no room, or the peer has withdrawn it.
+template <class Copy>
+inline bool PacketLink::store_record(std::uint64_t& position, const PacketHeader& header,
+                                     std::uint32_t payload_bytes, Copy&& copy) noexcept {
+  position = next_.load(std::memory_order_relaxed);
+  const std::uint64_t end = position + record_cells_of(payload_bytes);
+  // acquire: as in take_positions()
+  if (end > limit_.load(std::memory_order_acquire) && !find_room_slow(end)) [[unlikely]]
+    return false;
+  // acquire: pairs with the peer's withdrawal
+  if (mapping_.registered->load(std::memory_order_acquire) != mapping_.generation) [[unlikely]]
+    return false;
+  next_.store(end, std::memory_order_relaxed);
+  std::byte* const record = ring_ + ring_offset_of(peer_index_of(position));
+  std::byte head[sizeof(RecordHead)];
+  write_record_head(head, freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
+                    stamp_of(position, peer_generation_), header);
+  std::uint64_t first = 0;
+  std::memcpy(&first, head, sizeof first);
+  std::memcpy(record + sizeof first, head + sizeof first, sizeof head - sizeof first);
+  copy(record + sizeof head);
+  // release: of the record, and of the caller's earlier writes; pairs with the peer's is_at_head().
+  std::atomic_ref(*reinterpret_cast<std::uint64_t*>(record))
+      .store(first, std::memory_order_release);
+  return true;
+}
+
+/// The peer finds the record by a look at its ring. A notice makes its polls look there, too.
+template <class Copy>
+net::Post PacketLink::push_copied(const PacketHeader& header, std::uint32_t payload_bytes,
+                                  Copy&& copy) noexcept {
+  Packet* notice = nullptr;
+  if (!inbox_->is_peer_watching()) [[unlikely]] {
+    notice = lane_.take_packet();
+    if (notice == nullptr) return net::Post::retry;
+  }
+  std::uint64_t position = 0;
+  const std::uint32_t cells = record_cells_of(payload_bytes);
+  bool is_stored = false;
+  {
+    const SpinGuard guard(producer_);
+    is_stored = store_record(position, header, payload_bytes, copy);
+    if (is_stored && notice == nullptr) [[likely]]
+      // relaxed, no read-modify-write: written with the lock held; see is_quiet()
+      pushed_.store(pushed_.load(std::memory_order_relaxed) + cells, std::memory_order_relaxed);
+  }
+  if (!is_stored) [[unlikely]] {
+    if (notice != nullptr) lane_.give_back(*notice);
+    refuse_slow(cells);
+    return net::Post::retry;
+  }
+  if (notice == nullptr) [[likely]]
+    return net::Post::done;
+  notice->owner_ = this;
+  notice->complete = &PacketLink::sent;
+  notice->cells_ = cells;
+  notice->kind = vci::Work::Kind::small_immediate;
+  notice->small_bytes = 0;
+  notice->immediate = immediate_of(position);
+  notice->link = link_.get();
+  notice->transfer = {nullptr, nullptr, place_of(position), 0};
+  lane_.vci().post(*notice);
+  return net::Post::done;
+}
+
+Result<net::Post> PacketLink::push(const PacketHeader& header, std::uint64_t first,
+                                   std::span<const std::byte> rest) noexcept {
+  LARKLANE_TRY(refusal(sizeof first + rest.size()));
+  return push_copied(header, static_cast<std::uint32_t>(sizeof first + rest.size()),
+                     [&](std::byte* to) {
+                       std::memcpy(to, &first, sizeof first);
+                       copy_small(to + sizeof first, rest.data(), rest.size());
+                     });
 }
 
 // --- several records of one write ---------------------------------------------------------------
@@ -370,6 +478,8 @@ inline Result<net::Post> PacketLink::post_copied(const PacketHeader& header,
       if (is_answered) [[likely]]
         return answer;
     }
+  } else if (is_pushed()) {
+    return push_copied(header, bytes, copy);
   } else if (more_follow || lane_.vci().has_joinable()) {
     if (const auto answer = post_coalesced_slow(header, bytes, more_follow, copy)) return *answer;
   }
@@ -409,6 +519,13 @@ Result<net::Post> PacketLink::post_gathered(const PacketHeader& header, const Ga
 Result<net::Post> PacketLink::post(Packet& packet, const PacketHeader& header,
                                    std::uint32_t payload_bytes) noexcept {
   LARKLANE_TRY(refusal(payload_bytes));
+  if (is_pushed()) [[unlikely]] {
+    const net::Post answer = push_copied(header, payload_bytes, [&](std::byte* to) {
+      copy_small(to, packet.payload().data(), payload_bytes);
+    });
+    if (answer != net::Post::retry) lane_.give_back(packet);
+    return answer;
+  }
   std::uint64_t position = 0;
   if (!take_positions(record_cells_of(payload_bytes), position)) [[unlikely]]
     return net::Post::retry;
@@ -465,6 +582,16 @@ std::uint32_t PacketLink::look_locked(std::uint32_t most) {
         return deliver_locked(head, payload);
       }));
   return seen;
+}
+
+bool PacketLink::look_whole_locked() {
+  if (!is_deaf_ && inbox_->is_held())
+    heard_locked(inbox_->resume([this](const RecordHead& head, std::span<const std::byte> payload) {
+      return deliver_locked(head, payload);
+    }));
+  else
+    (void)look_locked(inbox_->shape().cells);
+  return is_deaf_ || !inbox_->is_held();
 }
 
 void PacketLink::resume() {
@@ -549,6 +676,36 @@ void PacketLink::told(net::Operation& operation, Status status) {
     link.post_word_locked();
   else
     link.is_telling_.store(false, std::memory_order_release);  // pairs with is_quiet()
+}
+
+void PacketLink::tell_backlog() noexcept {
+  // seq_cst: pairs with told_backlog(). One of the two sees the other's store.
+  if (!is_telling_backlog_.exchange(true, std::memory_order_seq_cst)) post_backlog_word();
+}
+
+/// @pre this thread has set is_telling_backlog_
+void PacketLink::post_backlog_word() noexcept {
+  has_told_backlog_ = has_backlog_.load(std::memory_order_seq_cst);  // as set_backlog()
+  const std::uint64_t word = has_told_backlog_ ? kHasBacklog : 0;
+  std::memcpy(backlog_word_.small, &word, sizeof word);
+  backlog_word_.kind = vci::Work::Kind::small;
+  backlog_word_.small_bytes = sizeof word;
+  backlog_word_.link = link_.get();
+  backlog_word_.transfer.remote = peer_ring_;
+  backlog_word_.transfer.remote.address += 2 * sizeof word;
+  lane_.vci().post(backlog_word_);
+}
+
+void PacketLink::told_backlog(net::Operation& operation, Status status) {
+  PacketLink& link = *static_cast<OwnWork&>(operation).owner;
+  if (!status.ok()) link.fail_locked(status);
+  const bool told = link.has_told_backlog_;
+  // seq_cst, all: pairs with set_backlog() and tell_backlog(). The lane's lock keeps the link
+  // alive.
+  link.is_telling_backlog_.exchange(false, std::memory_order_seq_cst);
+  if (status.ok() && link.has_backlog_.load(std::memory_order_seq_cst) != told &&
+      !link.is_telling_backlog_.exchange(true, std::memory_order_seq_cst))
+    link.post_backlog_word();
 }
 
 void PacketLink::probed(net::Operation& operation, Status status) {

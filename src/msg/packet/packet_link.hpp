@@ -11,7 +11,9 @@
 #include <span>
 #include <vector>
 
+#include "base/spin_lock.hpp"
 #include "base/status.hpp"
+#include "base/thread_safety.hpp"
 #include "larklane/message.hpp"
 #include "msg/packet/packet_inbox.hpp"
 #include "msg/packet/packet_lane.hpp"
@@ -77,8 +79,12 @@ struct Gathered {
 // 6. Records of one write lie behind each other in the ring, and each but the last says so.
 // 7. Records report at most kWordAgeMax positions more than the last credit word that took effect.
 //    So the half of a position in a credit word is unambiguous.
-// 8. The peer's ring grows (grow_slow()) with `next_` locked, and only if all positions before it
-//    are written. So a position and `peer_cells_`, read after the exchange that took it, fit.
+// 8. A link that pushes stores each record in the peer's mapped ring, with `producer_` held: the
+//    records before it in the ring can be read by then. It refuses a record before it takes a
+//    position. `producer_` is a leaf of the lock order.
+// 9. The peer's ring grows (grow_slow()) with `next_` or `producer_` locked, and only if all
+//    positions before it are written. So a position and `peer_cells_`, read after the exchange that
+//    took it, fit.
 class PacketLink final {
  public:
   static constexpr std::uint64_t kWordAgeMax = 1u << 20;
@@ -156,6 +162,28 @@ class PacketLink final {
   /// the packet is still the caller's.
   Result<net::Post> post(Packet& packet, const PacketHeader& header,
                          std::uint32_t payload_bytes) noexcept;
+  /// Are posts pushed (PacketLane::Options::pushes)?
+  bool is_pushed() const noexcept { return ring_ != nullptr; }
+  /// As post(), for a payload that begins with `first`. @pre is_pushed()
+  Result<net::Post> push(const PacketHeader& header, std::uint64_t first,
+                         std::span<const std::byte> rest) noexcept;
+
+  /// The caller's records wait for room, or no longer do: sets what tell_backlog() tells. The
+  /// caller orders the calls. seq_cst: pairs with told_backlog(): store, then look.
+  void set_backlog(bool has) noexcept { has_backlog_.exchange(has, std::memory_order_seq_cst); }
+  /// Writes that into the peer's memory, unless a thread does already. With no lock of the caller's
+  /// that a callback may take.
+  void tell_backlog() noexcept;
+  /// Has the peer said so of its records? A hint.
+  bool has_peer_backlog() const noexcept { return inbox_->has_peer_backlog(); }
+  /// May the peer's ring hold records that the peer has not read?
+  bool has_unread() noexcept;
+  /// Changes with each post, with each record from the peer, and with each report of room.
+  std::uint64_t activity() const noexcept {
+    // relaxed: numbers
+    return next_.load(std::memory_order_relaxed) + limit_.load(std::memory_order_relaxed) +
+           inbox_->freed();
+  }
 
   /// Offers the held record to the listener again. Not from a callback.
   void resume();
@@ -180,8 +208,10 @@ class PacketLink final {
   void end(Status status);
   /// No operation posted here is in flight. acquire: pairs with the releases of completions.
   bool is_quiet() const noexcept {
-    return completed_.load(std::memory_order_acquire) == next_.load(std::memory_order_relaxed) &&
+    return completed_.load(std::memory_order_acquire) + pushed_.load(std::memory_order_relaxed) ==
+               next_.load(std::memory_order_relaxed) &&
            !is_telling_.load(std::memory_order_acquire) &&
+           !is_telling_backlog_.load(std::memory_order_acquire) &&
            !is_probing_.load(std::memory_order_acquire) &&
            !is_settling_.load(std::memory_order_acquire);
   }
@@ -203,6 +233,8 @@ class PacketLink final {
   bool find_room_slow(std::uint64_t end) noexcept;
   void refuse_slow(std::uint32_t cells) noexcept;
   void grow_slow(std::uint32_t cells) noexcept;
+  void push_mark_slow() noexcept;
+  void use_all_cells(std::uint64_t mark) noexcept;
   std::uint32_t peer_index_of(std::uint64_t position) const noexcept {
     // relaxed: the exchange that took the position was an acquire (invariant 8).
     return RingShape::index_in(peer_cells_.load(std::memory_order_relaxed), position);
@@ -225,6 +257,13 @@ class PacketLink final {
   std::optional<vci::Work::Kind> post_directly_locked(const PacketHeader& header,
                                                       std::uint32_t payload_bytes, Copy&& copy,
                                                       net::Post& answer) noexcept;
+  template <class Copy>
+  net::Post push_copied(const PacketHeader& header, std::uint32_t payload_bytes,
+                        Copy&& copy) noexcept;
+  template <class Copy>
+  bool store_record(std::uint64_t& position, const PacketHeader& header,
+                    std::uint32_t payload_bytes, Copy&& copy) noexcept LARKLANE_REQUIRES(producer_);
+  Status map_peer_ring() noexcept;
   net::RemoteMemory place_of(std::uint64_t position) const noexcept;
   std::uint32_t immediate_of(std::uint64_t position) const noexcept;
   void send(Packet& packet, std::uint64_t position, const PacketHeader& header,
@@ -239,17 +278,23 @@ class PacketLink final {
   void arrive(std::uint32_t cell);
   void arrive_headless(std::uint32_t cell, std::uint32_t header);
   std::uint32_t look_locked(std::uint32_t most);
+  /// As PacketInbox's.
+  bool looks_empty() const noexcept { return inbox_->looks_empty(); }
+  /// Takes the records that the ring shows now, also one that was held. False: one is held.
+  bool look_whole_locked();
   void heard_locked(Status status);
   Result<bool> deliver_locked(const RecordHead& head, std::span<const std::byte> payload);
   void tell_locked() noexcept;
   bool is_word_due_locked() const noexcept;
   bool is_credit_due_locked() const noexcept;
   void post_word_locked() noexcept;
+  void post_backlog_word() noexcept;
   void fail_locked(Status status);
   void complete_locked(std::uint32_t cells, Status status);
   static void sent(net::Operation& operation, Status status);
   static void sent_directly(net::Operation& operation, Status status);
   static void told(net::Operation& operation, Status status);
+  static void told_backlog(net::Operation& operation, Status status);
   static void probed(net::Operation& operation, Status status);
   static void settled(net::Operation& operation, Status status);
   static void greeted(net::Operation& operation, Status status);
@@ -272,6 +317,8 @@ class PacketLink final {
   std::uint32_t peer_generation_ = 0;
   RingShape peer_shape_{1, 1};
   net::RemoteMemory peer_ring_{};
+  std::byte* ring_ = nullptr;  ///< of the peer, mapped, if posts are pushed
+  net::Mapping mapping_{};
 
   // Read by posters, seldom written.
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> limit_{0};
@@ -284,12 +331,19 @@ class PacketLink final {
   // Written by posters.
   static constexpr std::uint64_t kLocked = std::uint64_t{1} << 63;  // beyond any limit
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> next_{0};  // position of the next record
+  SpinLock producer_;                                               // if posts are pushed
+  std::atomic<std::uint64_t> pushed_{0};                            // positions, without a notice
   std::atomic<std::uint64_t> told_;
   std::atomic<std::uint32_t> refusals_{0};
   std::atomic<std::uint32_t> fulls_{0};        // positions at which the ring was full
   std::atomic<std::uint64_t> full_at_{0};      // the last of them
   std::atomic<std::uint64_t> grown_limit_{0};  // once the peer's ring has grown
   std::atomic<bool> is_probing_{false};
+
+  // Written where records find no room.
+  std::atomic<bool> has_backlog_{false}, is_telling_backlog_{false};
+  OwnWork backlog_word_;  // of the thread that has set is_telling_backlog_
+  bool has_told_backlog_ = false;
 
   // With the lane's lock held.
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> completed_{0};  // number of positions

@@ -174,6 +174,9 @@ std::optional<std::uint32_t> freed_low(std::uint64_t word, std::uint32_t generat
 /// it need no immediate.
 inline constexpr std::uint64_t kWatched = 0x6465'6863'7461'776b;  // "kwatched"
 
+/// Value of the third word of the credit line while the peer has records that found no room.
+inline constexpr std::uint64_t kHasBacklog = 0x6b63'6162'7374'6177;  // "watsback"
+
 /// One end of a pair, described for the other end. The offer of its network link follows.
 struct PacketOffer {
   static constexpr std::uint32_t kMagic = 0x6b70'6b6c;  // "lkpk"

@@ -49,6 +49,8 @@ class Awaited {
   /// Takes the registered memory of the next operation that waits for a write into it. The
   /// operation goes on waiting. Null: no operation that waited when the search began has any.
   net::Memory* take_memory_of_asking(const Connection& connection, Sweep& sweep) noexcept;
+  /// Does an operation wait over `connection`? A large table is not searched: true.
+  bool may_have_one_of(const Connection& connection) noexcept;
   std::uint32_t count() noexcept;
 
  private:

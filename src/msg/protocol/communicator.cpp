@@ -32,7 +32,23 @@ Outcome outcome(const Pending& pending) noexcept {
 
 void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
+std::uint32_t progress(const Pending& waits_for) noexcept {
+  return waits_for.lane->engine().progress(*waits_for.lane);
+}
+
+std::uint32_t poll(const Pending& waits_for) noexcept {
+  return waits_for.lane->engine().poll(*waits_for.lane);
+}
+
+thread_local constinit Communicator::Miss Communicator::last_miss_{};
+
 // --- its parts ----------------------------------------------------------------------------------
+
+Communicator::Communicator(Engine& engine, const ContextId& id) noexcept
+    : engine_(engine), eager_bytes_max_(engine.eager_bytes_max()), id_(id), number_([] {
+        static std::atomic<std::uint64_t> last{0};
+        return last.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: a number
+      }()) {}
 
 Status Communicator::prepare(std::span<const int> members, int own_rank, const Hints& hints) {
   const std::uint32_t lanes = engine_.lane_count_max();
@@ -117,7 +133,7 @@ Result<Pending*> Communicator::send(int to, std::uint32_t tag, UserBytes from, M
     if (!announced) return announced.error();
     connection = *announced;
   }
-  if (from.bytes > engine_.eager_bytes_max()) return connection->offer(route.number, tag, from);
+  if (from.bytes > eager_bytes_max_) return connection->offer(route.number, tag, from);
   if (mode == Mode::synchronous) return connection->send_synchronous(route.number, tag, from);
   return connection->send(route.number, tag, from);
 }
@@ -179,21 +195,33 @@ Result<Pending*> Communicator::receive(Taken& taken, UserBytes to) noexcept {
 
 bool Communicator::look(int from, std::int64_t tag, Envelope* found) noexcept {
   (void)poll();
+  const MatchKey key = key_of(from, tag);
+  const Miss miss = next_miss(key);
+  if (miss == last_miss_) return false;
   // acquire: as in matching(). Without an engine there has been no message.
   MatchingEngine* const matching = matching_.load(std::memory_order_acquire);
-  if (matching == nullptr) return false;
-  const auto seen = matching->look(key_of(from, tag));
-  if (!seen) return false;
+  const auto seen = matching == nullptr ? std::nullopt : matching->look(key);
+  if (!seen) {
+    last_miss_ = miss;
+    return false;
+  }
+  void_misses();
   *found = {static_cast<int>(seen->rank), seen->tag, seen->bytes};
   return true;
 }
 
 Taken* Communicator::take(int from, std::int64_t tag, Envelope* found) noexcept {
   (void)poll();
+  const MatchKey key = key_of(from, tag);
+  const Miss miss = next_miss(key);
+  if (miss == last_miss_) return nullptr;
   MatchingEngine* const matching = matching_.load(std::memory_order_acquire);  // as in look()
-  if (matching == nullptr) return nullptr;
-  MatchMessage* const message = matching->take(key_of(from, tag));
-  if (message == nullptr) return nullptr;
+  MatchMessage* const message = matching == nullptr ? nullptr : matching->take(key);
+  if (message == nullptr) {
+    last_miss_ = miss;
+    return nullptr;
+  }
+  void_misses();
   *found = {static_cast<int>(message->rank), message->tag, message->bytes};
   return reinterpret_cast<Taken*>(&Connection::whole_of(*message));
 }
@@ -237,12 +265,12 @@ MessageLane* Communicator::lane_for(const Pending* pending) noexcept {
 
 std::uint32_t Communicator::progress(const Pending* waits_for) noexcept {
   MessageLane* const lane = lane_for(waits_for);
-  return lane == nullptr ? 0 : engine_.progress(*lane);
+  return lane == nullptr ? 0 : engine_.progress_if_busy(*lane);
 }
 
 std::uint32_t Communicator::poll(const Pending* waits_for) noexcept {
   MessageLane* const lane = lane_for(waits_for);
-  return lane == nullptr ? 0 : engine_.poll(*lane);
+  return lane == nullptr ? 0 : engine_.poll_if_busy(*lane);
 }
 
 MatchCounts Communicator::match_counts() noexcept {

@@ -55,6 +55,9 @@ struct Outcome {
 Outcome outcome(const Pending& pending) noexcept;
 /// Gives it back to its lane. @pre is_done(); no other thread uses it, cancel() included
 void release(Pending& pending) noexcept;
+/// As Communicator::progress() and poll(), also after its communicator's close(). @pre not released
+std::uint32_t progress(const Pending& waits_for) noexcept;
+std::uint32_t poll(const Pending& waits_for) noexcept;
 
 /// A message that take() has removed from the matching: MPI_Message. It belongs to the caller until
 /// Communicator::receive() of it. It may outlive the communicator's close().
@@ -126,6 +129,8 @@ class Communicator final {
   /// MPI_Test: as progress(), without the back-off.
   std::uint32_t poll(const Pending* waits_for = nullptr) noexcept;
 
+  /// Longer messages are offered, and copied once they have a receive.
+  std::uint32_t eager_bytes_max() const noexcept { return eager_bytes_max_; }
   const ContextId& id() const noexcept { return id_; }
   int own_rank() const noexcept { return own_rank_; }
   /// Ranks of the processes in the engine, by rank in the communicator; intercommunicator: of the
@@ -148,7 +153,7 @@ class Communicator final {
     std::unique_ptr<Route[]> routes;
   };
 
-  Communicator(Engine& engine, const ContextId& id) noexcept : engine_(engine), id_(id) {}
+  Communicator(Engine& engine, const ContextId& id) noexcept;
   ~Communicator();
   /// @errors none but std::bad_alloc
   Status prepare(std::span<const int> members, int own_rank, const Hints& hints);
@@ -168,11 +173,28 @@ class Communicator final {
     return made != nullptr ? made : make_matching_slow();
   }
   MatchingEngine* make_matching_slow() noexcept;
+  /// A search of this thread that found no message; `arrivals` from before the search.
+  struct Miss {
+    std::uint64_t communicator, arrivals;
+    std::uint32_t rank, tag;
+    MatchPolicy policy;
+    bool operator==(const Miss&) const = default;
+  };
+  static thread_local constinit Miss last_miss_;
+  /// acquire: pairs with void_misses()'s release. A search that follows finds those messages.
+  Miss next_miss(const MatchKey& key) const noexcept {
+    return {number_, arrivals_.load(std::memory_order_acquire), key.rank, key.tag, key.policy};
+  }
+  /// After a message has become visible, or a search has found one: earlier misses are void, in all
+  /// threads that learn of it. release: pairs with next_miss().
+  void void_misses() noexcept { arrivals_.fetch_add(1, std::memory_order_release); }
   /// Null: memory ran out.
   MessageLane* lane_for(const Pending* pending) noexcept;
 
   Engine& engine_;
+  const std::uint32_t eager_bytes_max_;
   const ContextId id_;
+  const std::uint64_t number_;  // another one of each object
   std::atomic<MatchingEngine*> matching_{nullptr};
   std::vector<int> members_;  // empty: not opened yet
   int own_rank_ = -1;
@@ -181,7 +203,7 @@ class Communicator final {
   std::mutex making_;  // guards the making of ways and of the matching engine; below a lane's lock
   std::mutex announcing_;                   // guards the announcements; above a lane's lock
   std::atomic<bool> is_closed_{false};      // written before each lane's lock is taken once
-  std::atomic<std::uint64_t> arrivals_{0};  // number of the next one; with a lane's lock held
+  std::atomic<std::uint64_t> arrivals_{0};  // grows with each message that is kept
   std::atomic<std::uint32_t> uses_{1};      // the program's, and each number's that names it
 };
 

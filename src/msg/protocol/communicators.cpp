@@ -90,7 +90,32 @@ Result<Communicator*> Communicators::sight(const ContextId& id) noexcept {
 
 void Communicators::end_use(Communicator& communicator) noexcept {
   // acq_rel: the delete comes after all other uses.
-  if (communicator.uses_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &communicator;
+  if (communicator.uses_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  Communicators& all = communicator.engine_.communicators();
+  if (MatchingEngine* const matching = communicator.matching_.load(std::memory_order_relaxed)) {
+    const MatchCounts counts = matching->counts();
+    all.ended_unexpected_.fetch_add(counts.unexpected, std::memory_order_relaxed);
+    std::uint64_t longest = all.ended_longest_.load(std::memory_order_relaxed);
+    while (counts.longest_chain > longest &&
+           !all.ended_longest_.compare_exchange_weak(longest, counts.longest_chain,
+                                                     std::memory_order_relaxed)) {
+    }
+  }
+  delete &communicator;
+}
+
+Communicators::Totals Communicators::totals() noexcept {
+  Totals totals{ended_unexpected_.load(std::memory_order_relaxed),
+                ended_longest_.load(std::memory_order_relaxed)};
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [id, communicator] : known_) {
+    MatchingEngine* const matching = communicator->matching_.load(std::memory_order_acquire);
+    if (matching == nullptr) continue;
+    const MatchCounts counts = matching->counts();
+    totals.unexpected += counts.unexpected;
+    totals.longest_chain = std::max(totals.longest_chain, counts.longest_chain);
+  }
+  return totals;
 }
 
 std::uint64_t Communicators::begin_creation() noexcept {

@@ -63,6 +63,10 @@ class Connection final : public PacketListener {
   /// There will never be a link: posts fail.
   void refuse(Status status) noexcept;
   bool is_quiet() noexcept;
+  /// For Engine::look_for_stalls(): the peer has to read records of this side, or has records of
+  /// its own without room, and nothing has moved for `stall_ns`. True once a stall; again, ever
+  /// more rarely, as long as the peer says that it has such records. One thread at a time.
+  bool is_stalled(std::uint64_t now_ns, std::uint64_t stall_ns) noexcept;
 
   // Posts.
   Result<Post> send(MatchWord match, std::uint32_t tag, UserBytes from, const PostOptions& options);
@@ -173,6 +177,8 @@ class Connection final : public PacketListener {
   void record_is_out(Operation& operation, Status status) noexcept;
   void join_backlog(Operation& operation) noexcept;
   void send_backlog() noexcept;
+  bool set_backlog_locked(bool has) noexcept LARKLANE_REQUIRES(backlog_lock_);
+  void tell_backlog() noexcept;
   void resume() noexcept;
   Status failure() const noexcept;
 
@@ -289,6 +295,13 @@ class Connection final : public PacketListener {
   /// Number of records that are not out, including the record of the current attempt.
   std::atomic<std::uint32_t> backlog_{0};
   Connection* next_backlog_ = nullptr;  // in the lane's list
+  /// Of is_stalled(), with the engine's turn to look.
+  struct Stall {
+    std::uint64_t activity = 0;  ///< PacketLink::activity() when it began
+    std::uint64_t due_ns = 0;    ///< time of the next ring
+    std::uint64_t pause_ns = 0;  ///< up to there
+  };
+  Stall stall_;
   OwnNumbers own_numbers_;
 };
 

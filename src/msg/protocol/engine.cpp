@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "vci/mapping.hpp"
 
 namespace larklane::msg {
@@ -143,16 +144,26 @@ void Engine::leave(std::uint32_t index) noexcept {
   users_[index] -= users_[index] == kOwned ? kOwned : 1;
 }
 
-std::uint32_t Engine::poll(MessageLane& own) noexcept {
+[[gnu::always_inline]] inline std::uint32_t Engine::poll_with(MessageLane& own,
+                                                              Turn turn) noexcept {
   thread_local constinit Others others;
   using Progress = vci::Switches::Progress;
   if (vci::switches.progress == Progress::all_lanes) return progress_all();
   own.attend();
-  const std::uint32_t found = own.progress();
-  if (vci::switches.progress == Progress::own_lane) return found;
+  const bool is_idle = turn == Turn::if_busy && own.looks_idle();
+  std::uint32_t found = is_idle ? 0 : own.progress();
+  if (vci::switches.progress == Progress::own_lane) return is_idle ? own.progress() : found;
   if (!others.turns.add(found != 0)) [[likely]]
     return found;
+  // A turn also finds out now and then that a peer has died.
+  if (is_idle) found = own.progress();
   return found + progress_others_slow(own, others);
+}
+
+std::uint32_t Engine::poll(MessageLane& own) noexcept { return poll_with(own, Turn::always); }
+
+std::uint32_t Engine::poll_if_busy(MessageLane& own) noexcept {
+  return poll_with(own, Turn::if_busy);
 }
 
 [[gnu::noinline]] std::uint32_t Engine::progress_others_slow(const MessageLane& own,
@@ -163,6 +174,7 @@ std::uint32_t Engine::poll(MessageLane& own) noexcept {
   if (are_all_due) others.strays = 0;
   constexpr std::uint32_t kLookEvery = 1024;
   if (are_all_due && ++others.looks % kLookEvery == 0) connector_.look_at_descriptors();
+  if (are_all_due && options_.stall_ns != 0) look_for_stalls();
   std::uint32_t found = 0, found_on_strays = 0;
   for (std::uint64_t left = are_all_due ? ~std::uint64_t{0} >> (64 - pool_.count_max())
                                         : others.strays;
@@ -258,6 +270,28 @@ void Engine::for_each_connection(Visit&& visit) const {
           visit(*made);
     }
   }
+}
+
+std::uint32_t Engine::serve_all() noexcept {
+  std::uint32_t found = 0;
+  for (const auto& made : made_)
+    // acquire: pairs with lane_of()'s release.
+    if (MessageLane* const lane = made.load(std::memory_order_acquire)) found += lane->serve();
+  return found;
+}
+
+[[gnu::noinline]] void Engine::look_for_stalls() noexcept {
+  const std::uint64_t now = now_ns();
+  // relaxed: a hint, which is_looking_ orders
+  if (now < next_look_ns_.load(std::memory_order_relaxed)) return;
+  // acquire: pairs with the release below; the previous thread's notes.
+  if (is_looking_.exchange(true, std::memory_order_acquire)) return;
+  for_each_connection([&](Connection& connection) {
+    if (connection.rank() != rank() && connection.is_stalled(now, options_.stall_ns))
+      connector_.ring(connection.rank());
+  });
+  next_look_ns_.store(now + options_.stall_ns / 2, std::memory_order_relaxed);
+  is_looking_.store(false, std::memory_order_release);
 }
 
 Result<Communicator*> Engine::open(const ContextId& id, std::span<const int> members, int own_rank,

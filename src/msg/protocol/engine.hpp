@@ -2,6 +2,7 @@
 // The message engine of one process: its lanes, its connections, its matching spaces, and the
 // memory that peers may use.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -33,6 +34,9 @@ class Connector {
   virtual void want(int rank, std::uint32_t number) = 0;
   /// A thread that has polled without result for long calls control::Plane::look_at_descriptors().
   virtual void look_at_descriptors() {}
+  /// Option stall_ns: a thread here waits for `rank`, which may be outside of the library. Its
+  /// helper is to call Engine::serve_all(). Never blocks for long; no lock is held.
+  virtual void ring(int /*rank*/) {}
 };
 
 /// The inside of a Region. Thread safety: immutable.
@@ -63,6 +67,9 @@ class Engine final : private vci::VciPool::Receivers {
     /// At most the payload of a record. Users set 64 or more.
     std::uint32_t eager_bytes_max = UINT32_MAX;
     Rendezvous rendezvous = Rendezvous::chosen;
+    /// A waiting thread rings a peer that has done nothing for so long: Connector::ring(). 0:
+    /// never.
+    std::uint64_t stall_ns = 0;
   };
   static constexpr std::uint32_t kRegionsMax = 1u << 12;
   static constexpr std::uintptr_t kStripeBytes = 1024;
@@ -106,7 +113,20 @@ class Engine final : private vci::VciPool::Receivers {
   }
   /// The same, without backing off.
   std::uint32_t poll(MessageLane& own) noexcept;
+  /// The same two, without a turn of `own` while it looks idle: no lock is taken then.
+  std::uint32_t progress_if_busy(MessageLane& own) noexcept {
+    own.give_way();
+    return poll_if_busy(own);
+  }
+  std::uint32_t poll_if_busy(MessageLane& own) noexcept;
   std::uint32_t progress_all() noexcept;
+  /// By a helper that a peer has rung: a turn of each lane, also if other threads make turns: one
+  /// of them may have looked at a ring before its last record came. Runs no handler of the program,
+  /// where all messages are ordinary. @return as progress_all(); 0: it may sleep
+  std::uint32_t serve_all() noexcept;
+  /// By a thread that waits, now and then: rings the peers whose connections are stalled.
+  void look_for_stalls() noexcept;
+  std::uint64_t stall_ns() const noexcept { return options_.stall_ns; }
 
   /// The connection from `lane` to `rank`, made and wanted on first use. Null: memory ran out.
   /// @pre 0 <= rank < size
@@ -154,6 +174,11 @@ class Engine final : private vci::VciPool::Receivers {
   std::uint32_t try_progress(std::uint32_t records_max, std::uint64_t bytes_max) noexcept;
   Communicators& communicators() noexcept { return communicators_; }
   std::uint32_t lane_count_max() const noexcept { return pool_.count_max(); }
+  /// Lanes that exist.
+  std::uint32_t lane_count() const noexcept {
+    return static_cast<std::uint32_t>(std::ranges::count_if(
+        made_, [](const auto& lane) { return lane.load(std::memory_order_relaxed) != nullptr; }));
+  }
   /// Takes each lane's lock once: returns when no callback of before runs any more.
   void with_each_lane_idle() noexcept {
     pool_.for_each([](vci::Vci& vci) { vci.exclusively([] {}); });
@@ -195,6 +220,8 @@ class Engine final : private vci::VciPool::Receivers {
   }
 
  private:
+  enum class Turn : std::uint8_t { always, if_busy };
+  std::uint32_t poll_with(MessageLane& own, Turn turn) noexcept;
   /// State of a rank. Thread safety: thread-safe.
   struct Peer {
     std::atomic<bool> is_lost{false};
@@ -244,7 +271,9 @@ class Engine final : private vci::VciPool::Receivers {
   const std::uint32_t eager_bytes_max_;
   const std::uint32_t small_bytes_max_;
   const bool asks_for_writes_;
-  std::atomic<bool> has_lost_{false};  // a rank is lost
+  std::atomic<bool> has_lost_{false};           // a rank is lost
+  std::atomic<std::uint64_t> next_look_ns_{0};  // for stalls
+  std::atomic<bool> is_looking_{false};         // a thread has the turn to look
   const std::unique_ptr<std::atomic<Page*>[]> pages_;
   std::array<std::array<std::atomic<MatchingEngine*>, kSpaces>, 2> spaces_{};
 

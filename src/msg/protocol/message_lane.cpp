@@ -180,8 +180,8 @@ MessageLane::Away MessageLane::why_away() noexcept {
   return {0, packets_->looked_at_ns() + kCallNs * std::min(packets_->calls_ahead(), most)};
 }
 
-std::uint32_t MessageLane::progress() noexcept {
-  const std::uint32_t served = vci().is_anothers() ? vci().progress_by_asking() : vci().progress();
+/// The work that needs the lane's lock to be free. @param served  of the turn before
+[[gnu::always_inline]] inline std::uint32_t MessageLane::follow_up(std::uint32_t served) noexcept {
   if (!handlers_.looks_empty()) [[unlikely]]
     run_handlers_slow();
   // relaxed: hints; the thread that sets one makes progress before or after.
@@ -190,6 +190,14 @@ std::uint32_t MessageLane::progress() noexcept {
   if (has_held_.load(std::memory_order_relaxed)) [[unlikely]]
     resume_held_slow();
   return served;
+}
+
+std::uint32_t MessageLane::progress() noexcept {
+  return follow_up(vci().is_anothers() ? vci().progress_by_asking() : vci().progress());
+}
+
+std::uint32_t MessageLane::serve() noexcept {
+  return follow_up(vci().is_anothers() ? vci().progress_by_asking() : vci().progress_patiently());
 }
 
 std::uint32_t MessageLane::try_progress(std::uint32_t most) noexcept {

@@ -71,6 +71,15 @@ class MessageLane final {
   /// A turn of the lane and its follow-up work, even if another thread owns the lane. @return as
   /// Vci::progress()
   std::uint32_t progress() noexcept;
+  /// Would progress() find nothing to do? Takes no lock: a hint.
+  bool looks_idle() const noexcept {
+    // relaxed: as in progress()
+    return vci().looks_idle() && handlers_.looks_empty() &&
+           !has_backlog_.load(std::memory_order_relaxed) &&
+           !has_held_.load(std::memory_order_relaxed);
+  }
+  /// For the helper: as progress(), but waits for the lane's lock.
+  std::uint32_t serve() noexcept;
   /// For a progress hook: a turn with at most `most` records of each ring, if the lock is free.
   /// Runs no handlers.
   std::uint32_t try_progress(std::uint32_t most) noexcept;
@@ -165,6 +174,7 @@ class MessageLane final {
   void look_away() noexcept;
   enum class Held : bool { nothing, lane_lock };
   void conclude(Operation& operation, Held held) noexcept;
+  std::uint32_t follow_up(std::uint32_t served) noexcept;
   void run_handlers_slow() noexcept;
   void send_backlog_slow() noexcept;
   void resume_held_slow() noexcept;

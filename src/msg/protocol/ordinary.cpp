@@ -185,11 +185,13 @@ Result<bool> Connection::insert_locked(Communicator& communicator, Operation& me
   message.connection = this;
   message.message.set(key);
   message.message.bytes = bytes;
-  // relaxed, no read-modify-write: of one source one lane's holder numbers the messages
+  // relaxed: of one source one lane's holder keeps the messages, so the number has grown since.
   message.message.arrival = communicator.arrivals_.load(std::memory_order_relaxed);
-  communicator.arrivals_.store(message.message.arrival + 1, std::memory_order_relaxed);
   MatchReceive* const matched = communicator.matching()->insert_message(message.message);
-  if (matched == nullptr) return true;
+  if (matched == nullptr) {
+    communicator.void_misses();
+    return true;
+  }
   // A receive has been posted meanwhile.
   Operation& receive = whole_of(*matched);
   receive.is_posted.store(false, std::memory_order_relaxed);

@@ -1,0 +1,99 @@
+#pragma once
+// What the point-to-point calls share: the owner of a communicator, the checks of arguments, the
+// bytes behind a buffer.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/status.hpp"
+#include "mpi/abi/next.hpp"
+#include "mpi/p2p/world.hpp"
+#include "mpi/types/type_cache.hpp"
+#include "msg/protocol/communicator.hpp"
+
+namespace larklane::mpi::p2p {
+
+/// The engine's communicator of a call; null: the MPI serves it, as it does MPI_PROC_NULL.
+inline msg::Communicator* owner_of(MPI_Comm comm, int peer) noexcept {
+  return is_owned() && peer != MPI_PROC_NULL ? record(comm) : nullptr;
+}
+
+/// Makes the MPI's call. Older MPIs lack some.
+template <class... Parameters, class... Arguments>
+int forward(int (*call)(Parameters...), Arguments... arguments) {
+  return call != nullptr ? call(arguments...) : MPI_ERR_UNSUPPORTED_OPERATION;
+}
+
+/// The name and the communicator of a call, for its errors. Thread safety: immutable.
+struct Call {
+  const char* name;
+  MPI_Comm comm;
+
+  /// Raises an error of the call on its communicator. @param why  "count is -1: expected 0 or more"
+  int refuse(int error_class, const std::string& why) const;
+  /// The same for an error of the engine.
+  int refuse(Status status, int peer) const;
+};
+
+/// The end of a message that the program names.
+struct Peer {
+  msg::Communicator& communicator;
+  int rank;
+  int tag;
+};
+/// MPI_SUCCESS, or the error code, which is noted.
+int check_slow(const Call& call, const Peer& peer, bool is_receive);
+namespace detail {
+extern constinit std::atomic<int> tag_max;
+}
+/// MPI_TAG_UB of the MPI. relaxed: set before the first message
+inline int tag_max() noexcept { return detail::tag_max.load(std::memory_order_relaxed); }
+void set_tag_max(int tag) noexcept;
+inline bool is_rank(const Peer& peer) noexcept {
+  return static_cast<unsigned>(peer.rank) < peer.communicator.members().size();
+}
+inline int check_send(const Call& call, const Peer& to) {
+  if (is_rank(to) && to.tag >= 0 && to.tag <= tag_max()) [[likely]]
+    return MPI_SUCCESS;
+  return check_slow(call, to, false);
+}
+inline int check_receive(const Call& call, const Peer& from) {
+  const bool is_good = (is_rank(from) || from.rank == MPI_ANY_SOURCE) &&
+                       ((from.tag >= 0 && from.tag <= tag_max()) || from.tag == MPI_ANY_TAG);
+  return is_good ? MPI_SUCCESS : check_slow(call, from, true);
+}
+/// As the engine names them.
+inline int source_of(const Peer& from) noexcept {
+  return from.rank == MPI_ANY_SOURCE ? msg::kAnySource : from.rank;
+}
+inline std::int64_t tag_of(const Peer& from) noexcept {
+  return from.tag == MPI_ANY_TAG ? msg::kAnyTag : from.tag;
+}
+
+/// The bytes of a message in the program's memory. Thread safety: immutable.
+struct Payload {
+  std::byte* start = nullptr;  ///< of the first byte, if they lie in one piece
+  std::uint64_t bytes = 0;
+  bool is_scattered = false;  ///< `start` is the program's argument, for the datatype's typemap
+
+  msg::UserBytes user_bytes() const noexcept { return {start, bytes}; }
+};
+int find_payload_slow(const Call& call, const void* buffer, MPI_Count count, MPI_Datatype datatype,
+                      Payload* found);
+/// MPI_SUCCESS, or the error code, which is noted.
+inline int find_payload(const Call& call, const void* buffer, MPI_Count count,
+                        MPI_Datatype datatype, Payload* found) {
+  const PlainType* const type = last_plain_type(datatype);
+  std::int64_t total = 0;
+  const bool is_plain = type != nullptr && type->is_dense && count >= 0 && buffer != nullptr &&
+                        !__builtin_mul_overflow(count, type->bytes, &total);
+  if (!is_plain) [[unlikely]]
+    return find_payload_slow(call, buffer, count, datatype, found);
+  found->start = static_cast<std::byte*>(const_cast<void*>(buffer)) + type->first_byte;
+  found->bytes = static_cast<std::uint64_t>(total);
+  return MPI_SUCCESS;
+}
+
+}  // namespace larklane::mpi::p2p

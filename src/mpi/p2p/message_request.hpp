@@ -1,0 +1,197 @@
+#pragma once
+// Requests of ordinary messages that are not persistent, and the pool of their carriers.
+//
+// A carrier is a persistent receive of the MPI that is never started (mpi/partitioned/carrier.hpp).
+// It keeps its request, so the table of requests does not change for a message.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mpi/p2p/transfer.hpp"
+
+namespace larklane::mpi::p2p {
+
+namespace detail {
+extern constinit std::atomic<std::size_t> freed_count;
+}
+/// Messages whose requests the program has freed complete without it. Calls that complete messages
+/// look at them, if there are any.
+inline bool any_freed() noexcept {
+  return detail::freed_count.load(std::memory_order_relaxed) != 0;  // a hint
+}
+void look_at_freed() noexcept;
+
+/// One message, or the two of MPI_Isendrecv. Thread safety: as Request.
+class MessageRequest final : public Request {
+ public:
+  MessageRequest() noexcept : Request(Kind::message) {}
+
+  /// A request of the pool, inactive; null: the MPI makes no carrier, and `code` is noted.
+  static MessageRequest* take(const Call& call, int* code);  // below
+  /// The message to post, before activate().
+  Transfer& transfer() noexcept { return transfer_; }
+  /// The send of MPI_Isendrecv, beside the receive in transfer(); `copy` is kept until the end.
+  Transfer& second(std::unique_ptr<std::byte[]> copy);
+  /// After the post: the program gets the handle. @param call, peer  for people
+  void activate(const Call& call, const Peer& peer, MPI_Request* handle) noexcept {
+    comm_.store(call.comm, std::memory_order_relaxed);
+    peer_ = peer.rank;
+    tag_ = peer.tag;
+    is_active_ = true;
+    *handle = carrier_;
+  }
+  /// Without activate(): the post has failed.
+  void give_back() noexcept;  // below
+
+  bool is_active() const noexcept override { return is_active_; }
+  Completion poll(Pass& pass) override {
+    const Completion completion = poll_own(pass);
+    if (is_over(completion) && any_freed()) [[unlikely]]
+      look_at_freed();
+    return completion;
+  }
+  void fill(MPI_Status* status) const override { transfer_.fill(status); }
+  int failure_code() const override;
+  void finish(MPI_Request* handle) override {
+    *handle = handles().request_null;
+    give_back();
+  }
+  Status start() override { return Errc::kWrongKind; }
+  int cancel() override;
+  int free(MPI_Request* handle) override;
+  MPI_Comm error_target() const noexcept override;
+  std::string description() const override;
+
+  void keep_target(MPI_Comm freed, const std::shared_ptr<Communicator>& record) override;
+  /// At the end, of an inactive request: it is gone afterwards.
+  void free_carrier() noexcept;
+
+ private:
+  friend class SparePool;
+  friend void look_at_freed() noexcept;
+  Completion poll_own(Pass& pass) {
+    bool is_done = transfer_.poll(pass);
+    if (second_) [[unlikely]]
+      is_done = second_->transfer.poll(pass) && is_done;
+    if (!is_done) return Completion::pending;
+    const bool has_failed = transfer_.has_failed() || (second_ && second_->transfer.has_failed());
+    return has_failed ? Completion::failed : Completion::complete;
+  }
+  static MessageRequest* make_slow(const Call& call, int* code);
+  void forget_record() noexcept;
+  struct Second {
+    Transfer transfer;
+    std::unique_ptr<std::byte[]> copy;
+  };
+
+  Transfer transfer_;
+  std::optional<Second> second_;
+  MPI_Request carrier_{};
+  // relaxed: keep_target() of another thread reads it; the program orders its own calls
+  std::atomic<MPI_Comm> comm_{};
+  std::shared_ptr<Communicator> record_;  ///< of a freed communicator
+  int peer_ = 0, tag_ = 0;
+  bool is_active_ = false;
+  MessageRequest* next_spare_ = nullptr;
+};
+
+/// Inactive requests: a list of each thread, and one of all threads. Thread safety: thread-safe.
+class SparePool {
+ public:
+  /// Null: none is spare.
+  static MessageRequest* take() noexcept {
+    MessageRequest* const first = own_.first;
+    if (first == nullptr) [[unlikely]]
+      return take_slow();
+    own_.first = first->next_spare_;
+    --own_.count;
+    return first;
+  }
+  static void give(MessageRequest& request) noexcept {
+    if (own_.count >= kOwnMax) [[unlikely]]
+      get().return_own(kOwnMax / 2);
+    request.next_spare_ = own_.first;
+    own_.first = &request;
+    ++own_.count;
+  }
+  static SparePool& get() noexcept;
+  /// Of all threads that have ended, and of this one.
+  std::vector<MessageRequest*> take_all() noexcept;
+
+ private:
+  static constexpr std::uint32_t kOwnMax = 256;
+  struct Own {
+    MessageRequest* first;
+    std::uint32_t count;
+  };
+  struct Returner;
+
+  static MessageRequest* take_slow() noexcept;
+  /// Down to `keep`.
+  void return_own(std::uint32_t keep) noexcept;
+
+  static inline thread_local constinit Own own_{nullptr, 0};
+  std::mutex mutex_;
+  MessageRequest* first_ = nullptr;  // guarded by mutex_
+};
+
+inline MessageRequest* MessageRequest::take(const Call& call, int* code) {
+  MessageRequest* const spare = SparePool::take();
+  return spare != nullptr ? spare : make_slow(call, code);
+}
+
+inline void MessageRequest::give_back() noexcept {
+  transfer_.reset();
+  if (second_) [[unlikely]]
+    second_.reset();
+  if (record_ != nullptr) [[unlikely]]
+    forget_record();
+  is_active_ = false;
+  comm_.store(handles().comm_null, std::memory_order_relaxed);
+  SparePool::give(*this);
+}
+
+namespace detail {
+extern constinit std::atomic<bool> has_completed_send;  // relaxed: set in MPI_Init
+extern MPI_Request completed_send;
+}  // namespace detail
+
+/// The handle for a send that is complete already; the MPI returns one shared handle for these
+/// (Isend to MPI_PROC_NULL). False: the loaded MPI does not, and a MessageRequest stands for it.
+inline bool give_completed_send(MPI_Request* handle) noexcept {
+  if (!detail::has_completed_send.load(std::memory_order_relaxed)) return false;
+  *handle = detail::completed_send;
+  return true;
+}
+/// Posts a message and gives the program its request. @param begin  (Transfer&) -> error code
+template <class Begin>
+int post(const Call& call, const Peer& peer, MPI_Request* handle, Begin&& begin) {
+  int code = MPI_SUCCESS;
+  MessageRequest* const request = MessageRequest::take(call, &code);
+  if (request == nullptr) return code;
+  code = begin(request->transfer());
+  if (code != MPI_SUCCESS) [[unlikely]] {
+    request->give_back();
+    return code;
+  }
+  Transfer& transfer = request->transfer();
+  if (!transfer.is_receive() && transfer.is_done() && give_completed_send(handle))
+    request->give_back();
+  else
+    request->activate(call, peer, handle);
+  return MPI_SUCCESS;
+}
+
+/// Before the MPI's finalisation: frees the carriers of inactive requests.
+void free_spare_carriers() noexcept;
+
+/// Once in MPI_Init: looks whether the MPI has that handle.
+void find_completed_send();
+
+}  // namespace larklane::mpi::p2p

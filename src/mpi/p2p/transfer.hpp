@@ -1,0 +1,139 @@
+#pragma once
+// One message that a call has posted: the engine's operation, and the packed copy of a scattered
+// buffer.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "mpi/p2p/call.hpp"
+#include "mpi/p2p/tally.hpp"
+#include "mpi/requests/request.hpp"
+#include "mpi/types/types.hpp"
+
+namespace larklane::mpi::p2p {
+
+/// A scattered buffer of the program, and its bytes in typemap order. Thread safety: single-owner.
+struct Packed {
+  std::unique_ptr<std::byte[]> bytes;
+  FlatType type;
+  std::byte* buffer;
+
+  void pack(std::uint64_t length) noexcept;
+  void unpack(std::uint64_t length) noexcept;
+};
+/// Memory for the bytes of a scattered payload; null after an error, which is noted in `code`.
+std::unique_ptr<Packed> make_packed(const Call& call, const Payload& payload, MPI_Datatype datatype,
+                                    int* code);
+
+/// A send or a receive from its post on. Thread safety: single-owner.
+class Transfer {
+ public:
+  Transfer() noexcept = default;
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+
+  /// Post a message. @return MPI_SUCCESS, or the error code, which is noted: nothing is posted
+  int send(const Call& call, const Peer& to, msg::Communicator::Mode mode, const void* buffer,
+           MPI_Count count, MPI_Datatype datatype) {
+    Payload payload;
+    int code = check_send(call, to);
+    if (code == MPI_SUCCESS) code = find_payload(call, buffer, count, datatype, &payload);
+    if (code == MPI_SUCCESS && payload.is_scattered) code = pack(call, payload, datatype);
+    return code == MPI_SUCCESS ? send(call, to, mode, payload) : code;
+  }
+  int receive(const Call& call, const Peer& from, void* buffer, MPI_Count count,
+              MPI_Datatype datatype) {
+    Payload payload;
+    int code = check_receive(call, from);
+    if (code == MPI_SUCCESS) code = find_payload(call, buffer, count, datatype, &payload);
+    if (code == MPI_SUCCESS && payload.is_scattered) code = make_room(call, payload, datatype);
+    return code == MPI_SUCCESS ? receive(call, from, payload) : code;
+  }
+  /// Of bytes in one piece. @pre the arguments are good
+  int send(const Call& call, const Peer& to, msg::Communicator::Mode mode, const Payload& payload) {
+    auto posted = to.communicator.send(to.rank, static_cast<std::uint32_t>(to.tag),
+                                       payload.user_bytes(), mode);
+    if (!posted) [[unlikely]]
+      return refuse(call, posted.error(), to.rank);
+    tally.note_sent(payload.bytes);
+    pending_ = *posted;
+    if (pending_ == nullptr && packed_ != nullptr) packed_.reset();
+    return MPI_SUCCESS;
+  }
+  int receive(const Call& call, const Peer& from, const Payload& payload) {
+    auto posted = from.communicator.receive(source_of(from), tag_of(from), payload.user_bytes());
+    if (!posted) [[unlikely]]
+      return refuse(call, posted.error(), from.rank);
+    pending_ = *posted;
+    is_receive_ = true;
+    return MPI_SUCCESS;
+  }
+  /// Of a matched message, which is used up. @return as above
+  int receive(const Call& call, msg::Taken& message, void* buffer, MPI_Count count,
+              MPI_Datatype datatype);
+
+  /// From MPI_PROC_NULL: complete at once.
+  int receive_null() noexcept;
+
+  /// The message is complete, and its bytes are in the program's buffer. Makes no progress.
+  bool is_done() {
+    if (pending_ == nullptr) return true;
+    if (!msg::is_done(*pending_)) return false;
+    end();
+    return true;
+  }
+  /// Polls the engine if that is not yet so. @return as is_done()
+  bool poll(Pass& pass) {
+    if (is_done()) return true;
+    if (pass.progressed == pending_->lane) return false;
+    pass.progressed = pending_->lane;
+    pass.moved |= msg::poll(*pending_) != 0;
+    return is_done();
+  }
+  void wait();
+  /// False: too late.
+  bool cancel() noexcept { return pending_ != nullptr && msg::Communicator::cancel(*pending_); }
+
+  // Once done.
+  bool has_failed() const noexcept { return !outcome_.status.ok(); }
+  /// The error code, without a note. @pre has_failed()
+  int failure_code(const std::string& description) const;
+  /// A receive: its message, a send: the empty status. Does nothing if the status is ignored.
+  void fill(MPI_Status* status) const;
+  bool is_receive() const noexcept { return is_receive_; }
+
+  /// The same object carries another message.
+  void reset() noexcept {
+    is_receive_ = false;
+    outcome_ = {};
+  }
+
+ private:
+  /// Memory for a scattered payload, which then names it; pack() fills it.
+  int make_room(const Call& call, Payload& payload, MPI_Datatype datatype);
+  int pack(const Call& call, Payload& payload, MPI_Datatype datatype);
+  int refuse(const Call& call, Status status, int peer);
+  /// Takes the outcome, unpacks, gives the operation back.
+  void end() {
+    outcome_ = msg::outcome(*pending_);
+    msg::release(*std::exchange(pending_, nullptr));
+    if (is_receive_ && outcome_.status.ok() && !outcome_.is_cancelled) [[likely]]
+      tally.note_received(outcome_.envelope.bytes);
+    if (packed_ != nullptr) [[unlikely]]
+      end_packed();
+  }
+  void end_packed();
+
+  msg::Pending* pending_ = nullptr;  ///< null: done
+  bool is_receive_ = false;
+  std::unique_ptr<Packed> packed_;
+  msg::Outcome outcome_{};
+};
+
+/// Raises the error of a failed message in a call that waits. @param what  "send to rank 3"
+int raise_failed(const Call& call, const Transfer& transfer, const std::string& what);
+
+}  // namespace larklane::mpi::p2p
