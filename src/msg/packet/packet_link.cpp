@@ -29,10 +29,15 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
 }
 
 Result<std::unique_ptr<PacketLink>> PacketLink::open(PacketLane& lane, PacketListener& listener,
-                                                     std::uint32_t cells) {
+                                                     std::uint32_t cells,
+                                                     std::uint32_t first_cells) {
+  const RingShape shape{cells, lane.options_.record_cells, first_cells};
+  // The mark needs a packet beside the one of the record that found no room.
+  if (shape.grows() && (lane.fabric_.limits().has_wide_immediates || lane.options_.packets < 2))
+    return Errc::kInvalidArgument;
   // relaxed: a counter, no order
   const std::uint32_t generation = lane.generation_.fetch_add(1, std::memory_order_relaxed);
-  auto inbox = PacketInbox::create(lane.fabric_, {cells, lane.options_.record_cells}, generation);
+  auto inbox = PacketInbox::create(lane.fabric_, shape, generation);
   if (!inbox) return inbox.error();
   std::unique_ptr<PacketLink> link(new (std::nothrow)
                                        PacketLink(lane, listener, std::move(inbox).value()));
@@ -87,7 +92,9 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
   // relaxed: no other thread uses the link before connect() has held the lane's lock.
   next_.store(first, std::memory_order_relaxed);
   completed_.store(first, std::memory_order_relaxed);
-  limit_.store(first + peer_shape_.cells, std::memory_order_relaxed);
+  peer_cells_.store(peer_shape_.cells_at_first(), std::memory_order_relaxed);
+  room_.store(peer_shape_.room_at_first(), std::memory_order_relaxed);
+  limit_.store(first + peer_shape_.room_at_first(), std::memory_order_relaxed);
   LARKLANE_TRY(lane_.vci().connect(*link_, parsed->link));
   if (!lane_.options_.pushes || !limits.has_mapped_memory || !inbox_->is_first_word_last())
     return {};
@@ -154,16 +161,17 @@ inline Status PacketLink::refusal(std::size_t payload_bytes) const noexcept {
 
 /// False: the ring has no room (counted).
 inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first) noexcept {
-  // relaxed: positions are numbers; limit_ says which of them may be written.
+  // relaxed: positions are numbers; limit_ says which of them may be written. kLocked is above it.
   first = next_.load(std::memory_order_relaxed);
   do {
     // acquire: pairs with raise_limit()'s release; the peer has read the record that was there.
     if (first + cells > limit_.load(std::memory_order_acquire) && !find_room_slow(first + cells))
         [[unlikely]] {
-      refuse_slow();
+      refuse_slow(cells);
       return false;
     }
-  } while (!next_.compare_exchange_weak(first, first + cells, std::memory_order_relaxed,
+    // acquire: pairs with grow_slow()'s release.
+  } while (!next_.compare_exchange_weak(first, first + cells, std::memory_order_acquire,
                                         std::memory_order_relaxed));
   return true;
 }
@@ -173,12 +181,17 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
   const auto low = credit_word::freed_low(inbox_->credit(), inbox_->generation());
   const std::uint64_t limit = limit_.load(std::memory_order_acquire);  // as in take_positions()
   if (low) {
-    const std::uint64_t known = limit - peer_shape_.cells;
+    // Of a limit of before the growth less than was freed; of grown_limit_ more than was freed
+    // before the mark, and no more than next_. relaxed: a limit of after the growth came behind it.
+    const std::uint64_t known = limit - room_.load(std::memory_order_relaxed);
     const std::uint32_t more = *low - static_cast<std::uint32_t>(known);
     // Ignores an older word, and an invalid one that frees more than was posted. relaxed: freed
     // positions were posted before.
-    if (more <= next_.load(std::memory_order_relaxed) - known) raise_limit(known + more);
+    if (more <= (next_.load(std::memory_order_relaxed) & ~kLocked) - known)
+      raise_limit(known + more + room_.load(std::memory_order_relaxed));
   }
+  // acquire: pairs with grow_slow()'s release, before which next_ was stored.
+  raise_limit(grown_limit_.load(std::memory_order_acquire));
   return end <= limit_.load(std::memory_order_acquire);
 }
 
@@ -186,11 +199,13 @@ bool PacketLink::has_unread() noexcept {
   (void)find_room_slow(0);  // reads the credit word
   // relaxed, both: a hint
   return next_.load(std::memory_order_relaxed) !=
-         limit_.load(std::memory_order_relaxed) - peer_shape_.cells;
+         limit_.load(std::memory_order_relaxed) - room_.load(std::memory_order_relaxed);
 }
 
-[[gnu::noinline]] void PacketLink::refuse_slow() noexcept {
+[[gnu::noinline]] void PacketLink::refuse_slow(std::uint32_t cells) noexcept {
   lane_.note(lane_.no_room_);
+  // relaxed: once more costs nothing; see grow_slow().
+  if (peer_cells_.load(std::memory_order_relaxed) != peer_shape_.cells) grow_slow(cells);
   // relaxed: a counter
   if (refusals_.fetch_add(1, std::memory_order_relaxed) % kRefusalsOfAProbe !=
       kRefusalsOfAProbe - 1)
@@ -201,8 +216,7 @@ bool PacketLink::has_unread() noexcept {
   lane_.vci().post(probe_);
 }
 
-void PacketLink::raise_limit(std::uint64_t freed) noexcept {
-  const std::uint64_t limit = freed + peer_shape_.cells;
+void PacketLink::raise_limit(std::uint64_t limit) noexcept {
   std::uint64_t old = limit_.load(std::memory_order_relaxed);  // relaxed: the exchange compares it
   // Never lowers a limit that a record has raised meanwhile: a record reports only once. release:
   // the peer has read the records that were there; pairs with the acquires of posters.
@@ -214,7 +228,8 @@ void PacketLink::raise_limit(std::uint64_t freed) noexcept {
 /// Applies a record's report. No read-modify-write: if the store undoes a credit word's effect, the
 /// next find_room_slow() reads that word again. release: as above.
 inline void PacketLink::raise_limit_locked(std::uint64_t freed) noexcept {
-  const std::uint64_t limit = freed + peer_shape_.cells;
+  // relaxed: room_ grows with the lock held by another thread or not; before, the limit is lower.
+  const std::uint64_t limit = freed + room_.load(std::memory_order_relaxed);
   if (limit_.load(std::memory_order_relaxed) < limit)
     limit_.store(limit, std::memory_order_release);
 }
@@ -228,14 +243,6 @@ inline std::uint64_t PacketLink::freed_to_tell() noexcept {
   if (freed <= told || freed - worded_.load(std::memory_order_relaxed) > kWordAgeMax) return told;
   told_.store(freed, std::memory_order_release);
   return freed;
-}
-
-inline net::RemoteMemory PacketLink::place_of(std::uint64_t position) const noexcept {
-  return {peer_ring_.address + ring_offset_of(peer_shape_.index_of(position)), peer_ring_.key};
-}
-
-inline std::uint32_t PacketLink::immediate_of(std::uint64_t position) const noexcept {
-  return packet_immediate(peer_slot_, peer_shape_.index_of(position));
 }
 
 inline void PacketLink::send(Packet& packet, std::uint64_t position, const PacketHeader& header,
@@ -266,23 +273,6 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
   lane_.vci().post(packet);
 }
 
-/// @param position  of the packet's first record
-/// @param bytes  of all its records
-inline void PacketLink::prepare(Packet& packet, std::uint64_t position,
-                                std::uint32_t bytes) noexcept {
-  packet.owner_ = this;
-  packet.complete = &PacketLink::sent;
-  using Kind = vci::Work::Kind;
-  if (inbox_->is_peer_watching())
-    packet.kind = bytes <= small_bytes_max_ ? Kind::small : Kind::write;
-  else
-    packet.kind = bytes <= small_bytes_max_ ? Kind::small_immediate : Kind::write_immediate;
-  packet.small_bytes = vci::Work::kSmallOfTransfer;
-  packet.immediate = immediate_of(position);
-  packet.link = link_.get();
-  packet.transfer = {packet.record_, &packet.pool_->memory(), place_of(position), bytes};
-}
-
 // --- pushes -------------------------------------------------------------------------------------
 
 /// False: the ring has no room, or the peer has withdrawn it.
@@ -298,7 +288,7 @@ inline bool PacketLink::store_record(std::uint64_t& position, const PacketHeader
   if (mapping_.registered->load(std::memory_order_acquire) != mapping_.generation) [[unlikely]]
     return false;
   next_.store(end, std::memory_order_relaxed);
-  std::byte* const record = ring_ + ring_offset_of(peer_shape_.index_of(position));
+  std::byte* const record = ring_ + ring_offset_of(peer_index_of(position));
   std::byte head[sizeof(RecordHead)];
   write_record_head(head, freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
                     stamp_of(position, peer_generation_), header);
@@ -333,7 +323,7 @@ net::Post PacketLink::push_copied(const PacketHeader& header, std::uint32_t payl
   }
   if (!is_stored) [[unlikely]] {
     if (notice != nullptr) lane_.give_back(*notice);
-    refuse_slow();
+    refuse_slow(cells);
     return net::Post::retry;
   }
   if (notice == nullptr) [[likely]]
@@ -402,13 +392,13 @@ bool PacketLink::join_locked(vci::Work* first, const PacketHeader& header,
   const std::uint32_t cells_with_it = packet.cells_ + cells;
   if (cells_with_it > packet.cells_max() ||
       std::uint64_t{cells_with_it} * kCellBytes > write_bytes_max_ ||
-      peer_shape_.index_of(packet.first_) + packet.cells_ >= peer_shape_.cells)
+      peer_index_of(packet.first_) + packet.cells_ >= peer_cells_.load(std::memory_order_relaxed))
     return false;
   // Fails too if another thread has taken the next position. Orders: as in take_positions().
   std::uint64_t next = packet.first_ + packet.cells_;
   const std::uint64_t end = next + cells;
   if (end > limit_.load(std::memory_order_acquire) && !find_room_slow(end)) return false;
-  if (!next_.compare_exchange_strong(next, end, std::memory_order_relaxed,
+  if (!next_.compare_exchange_strong(next, end, std::memory_order_acquire,
                                      std::memory_order_relaxed))
     return false;
   add_record_locked(packet, header, payload_bytes);
@@ -654,7 +644,7 @@ bool PacketLink::is_word_due_locked() const noexcept {
 bool PacketLink::is_credit_due_locked() const noexcept {
   // acquire: as in freed_to_tell(). relaxed: written with the lock held.
   const std::uint64_t told = told_.load(std::memory_order_acquire);
-  return inbox_->freed() > told + inbox_->shape().untold_max() &&
+  return inbox_->freed() > told + inbox_->untold_max() &&
          !is_failed_.load(std::memory_order_relaxed);
 }
 
