@@ -385,4 +385,13 @@ inline void PacketLink::prepare(Packet& packet, std::uint64_t position,
   packet.transfer = {packet.record_, &packet.pool_->memory(), place_of(position), bytes};
 }
 
+/// Applies a record's report. No read-modify-write: if the store undoes a credit word's effect, the
+/// next find_room_slow() reads that word again. release: as above.
+inline void PacketLink::raise_limit_locked(std::uint64_t freed) noexcept {
+  // relaxed: room_ grows with the lock held by another thread or not; before, the limit is lower.
+  const std::uint64_t limit = freed + room_.load(std::memory_order_relaxed);
+  if (limit_.load(std::memory_order_relaxed) < limit)
+    limit_.store(limit, std::memory_order_release);
+}
+
 }  // namespace larklane::msg
