@@ -1,5 +1,5 @@
 #pragma once
-// What the point-to-point calls share: the owner of a communicator, the checks of arguments, the
+// Parts of all point-to-point calls: the owner of a communicator, the checks of arguments, the
 // bytes behind a buffer.
 
 #include <atomic>

@@ -20,8 +20,8 @@ namespace larklane::mpi::p2p {
 namespace detail {
 extern constinit std::atomic<std::size_t> freed_count;
 }
-/// Messages whose requests the program has freed complete without it. Calls that complete messages
-/// look at them, if there are any.
+/// A message completes also after the program has freed its request. Calls that complete messages
+/// look at these, if there are any.
 inline bool any_freed() noexcept {
   return detail::freed_count.load(std::memory_order_relaxed) != 0;  // a hint
 }

@@ -141,8 +141,8 @@ void Transfer::fill(MPI_Status* status) const {
   }
 }
 
-int raise_failed(const Call& call, const Transfer& transfer, const std::string& what) {
-  return raise_code_at(call.comm, transfer.failure_code(std::string(call.name) + ": " + what));
+int raise_failed(const Call& call, const Transfer& transfer, const std::string& action) {
+  return raise_code_at(call.comm, transfer.failure_code(std::string(call.name) + ": " + action));
 }
 
 }  // namespace larklane::mpi::p2p

@@ -142,7 +142,7 @@ class Transfer {
   msg::Outcome outcome_{};
 };
 
-/// Raises the error of a failed message in a call that waits. @param what  "send to rank 3"
-int raise_failed(const Call& call, const Transfer& transfer, const std::string& what);
+/// Raises the error of a failed message in a call that waits. @param action  "send to rank 3"
+int raise_failed(const Call& call, const Transfer& transfer, const std::string& action);
 
 }  // namespace larklane::mpi::p2p

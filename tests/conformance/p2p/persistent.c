@@ -237,7 +237,7 @@ CASE(PE6_type_freed_after_init, .ranks = 2) {
 /// A receive that is freed before its message comes still takes it.
 CASE(PE5_freed_receives_take_their_message, .ranks = 2) {
   enum { kElements = 1000 };
-  volatile int data[2 * kElements];
+  int data[2 * kElements];
   if (my_rank == 0) {
     for (int i = 0; i < kElements; ++i) data[i] = i + 1;
     await(0, 1, 5);

@@ -224,8 +224,8 @@ typedef struct Team {
   uint64_t got[kMessagesMax];  ///< gather: the message of each receive
   long long messages, bytes, epochs, batches;
   // For the report of a hang.
-  volatile int position;
-  const char* volatile doing;
+  _Atomic int position;
+  const char* _Atomic doing;
 } Team;
 
 void run_batch(Team* team, bool frees_communicators);
