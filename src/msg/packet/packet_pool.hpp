@@ -58,8 +58,8 @@ class alignas(kCellBytes) Packet final : private vci::Work {
 // 2. The word of a list holds the number of its first free packet (0: none) in the low half, and
 //    the number of takes so far in the high half. So a compare-and-swap fails if the list has
 //    changed since its load.
-// 3. A user's name of a packet holds the packet's number in the low half, and the number of times
-//    that users have held it in the high half. So an old name finds no packet.
+// 3. The low half of a user's name of a packet is the packet's number. The high half counts how
+//    often users have held it, so an old name finds no packet.
 // 4. Users never get packets of `reserved_`; the library takes these when `free_` is empty. So
 //    packets that a user keeps, or posts to a peer without room, block no other traffic.
 class PacketPool final {

@@ -112,7 +112,8 @@ class Communicator final {
 
   /// True: it is done with is_cancelled, without the peer's help. False: too late, it completes as
   /// if this had not been called. A send whose record is out can be cancelled where peers map
-  /// memory (Limits::has_mapped_memory), until a receive has matched it or a probe has shown it.
+  /// memory (Limits::has_mapped_memory). A receive that has matched it ends that, or a probe that
+  /// has shown it.
   /// @param pending  not released. Not while its communicator's close() runs in another thread
   static bool cancel(Pending& pending) noexcept;
   /// For a waiting probe: the reason that nothing more comes from that rank. Ok: it is not lost.
