@@ -347,8 +347,9 @@ msg::Communicator* detail::record_slow(MPI_Comm comm) noexcept {
   const std::uint64_t epoch = communicator_epoch.load(std::memory_order_relaxed);
   const auto found = find_communicator(comm);
   // relaxed: see `ordinary`
-  last_record = {epoch, comm, found ? found->ordinary.load(std::memory_order_relaxed) : nullptr};
-  return last_record.found;
+  LastRecord& last = last_record_of(comm);
+  last = {epoch, comm, found ? found->ordinary.load(std::memory_order_relaxed) : nullptr};
+  return last.found;
 }
 
 void finish_all(MPI_Comm comm) {
