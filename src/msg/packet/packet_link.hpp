@@ -374,11 +374,11 @@ inline void PacketLink::prepare(Packet& packet, std::uint64_t position,
                                 std::uint32_t bytes) noexcept {
   packet.owner_ = this;
   packet.complete = &PacketLink::sent;
-  using Kind = vci::Work::Kind;
+  using enum vci::Work::Kind;
   if (inbox_->is_peer_watching())
-    packet.kind = bytes <= small_bytes_max_ ? Kind::small : Kind::write;
+    packet.kind = bytes <= small_bytes_max_ ? small : write;
   else
-    packet.kind = bytes <= small_bytes_max_ ? Kind::small_immediate : Kind::write_immediate;
+    packet.kind = bytes <= small_bytes_max_ ? small_immediate : write_immediate;
   packet.small_bytes = vci::Work::kSmallOfTransfer;
   packet.immediate = immediate_of(position);
   packet.link = link_.get();
