@@ -23,8 +23,8 @@ struct Failure {
 /// exist afterwards.
 Failure finish_round(Request& ours, Completion completion, MPI_Request* handle, MPI_Status* status);
 
-/// A number that changes from call to call. It decides whether the MPI's requests or ours are polled
-/// first, so that neither always comes last.
+/// A number that changes from call to call. It decides whether the MPI's requests or ours are
+/// polled first, so that neither always comes last.
 unsigned next_turn() noexcept;
 
 }  // namespace larklane::mpi
