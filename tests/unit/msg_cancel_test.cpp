@@ -16,7 +16,7 @@ namespace {
 class CancelTest : public CommunicatorShmTest {
  protected:
   CancelTest() : all_(open_all(1)) {
-    for (std::uint64_t tag : {1, 2}) {
+    for (std::uint64_t tag : {1u, 2u}) {
       send(*all_[0], 1, static_cast<std::uint32_t>(tag), bytes_of(tag));
       expect_value(*all_[1], 0, static_cast<std::int64_t>(tag), tag);
     }
@@ -68,7 +68,7 @@ TEST_F(CancelTest, AReceiveKeepsItsPlaceBehindAWithdrawnOffer) {
       Pending& first = receive(*all_[1], 0, tag, bytes_of(into[0]));
       Pending& second = receive(*all_[1], 0, tag, bytes_of(into[1]));
       expect_cancelled(send_one(from));
-      for (std::uint64_t value : {11, 12}) send(*all_[0], 1, 1, bytes_of(value));
+      for (std::uint64_t value : {11u, 12u}) send(*all_[0], 1, 1, bytes_of(value));
       EXPECT_TRUE(finish(&second).status.ok());
       EXPECT_TRUE(finish(&first).status.ok());
       EXPECT_EQ(into, (std::vector<std::uint64_t>{11, 12}));

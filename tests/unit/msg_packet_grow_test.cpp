@@ -94,7 +94,7 @@ TEST(PacketGrowth, ARingThatIsFoundFullGrows) {
     EXPECT_GT(pair.post_all(8), 64u - kGrowing.untold_max() - 1);
     for (int lap = 0; lap < 20; ++lap) {
       pair.settle();
-      EXPECT_GT(pair.post_all(100 * (lap % 3)), 0u);
+      EXPECT_GT(pair.post_all(100 * (static_cast<std::uint32_t>(lap) % 3)), 0u);
     }
     pair.settle();
     pair.expect_all();
