@@ -46,6 +46,7 @@ class CommunicatorTest : public testing::Test {
   }
   std::vector<Communicator*> open_all(std::uint64_t number, const Hints& hints = {}) {
     std::vector<Communicator*> all;
+    all.reserve(static_cast<std::size_t>(job_.options.size));
     for (int rank = 0; rank < job_.options.size; ++rank) all.push_back(&open(rank, number, hints));
     return all;
   }

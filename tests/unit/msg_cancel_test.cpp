@@ -103,6 +103,7 @@ TEST_F(CancelTest, WithdrawnOffersAreDroppedByProbesAndReceives) {
     std::vector<std::vector<std::byte>> from(50, random_bytes(8, 1));
     from[7] = random_bytes(5000, 2);
     std::vector<Pending*> sent;
+    sent.reserve(from.size());
     for (auto& bytes : from) sent.push_back(&send_one(bytes));
     job_.settle();
     for (unsigned i = 0; i < sent.size(); ++i)

@@ -141,7 +141,7 @@ struct RingShape {
   /// Lines of memory: credit, cells, and the rest of a record in the last cell.
   std::uint32_t lines() const noexcept { return 1 + cells + record_cells - 1; }
 };
-static_assert(RingShape::kRecordCellsMax * kCellBytes - sizeof(RecordHead) <
+static_assert(std::size_t{RingShape::kRecordCellsMax} * kCellBytes - sizeof(RecordHead) <
               RecordHead::kMarkBytes);
 
 inline std::uint32_t record_cells_of(std::uint32_t payload_bytes) noexcept {
