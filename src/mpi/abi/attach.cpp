@@ -34,6 +34,7 @@ std::mutex mutex;
 FindNext* find_next_of_all = nullptr;           // null: not attached
 void (*set_functions)(void* const*) = nullptr;  // null: the slots stay as they are
 Taken taken = Taken::always;
+bool are_messages_intercepted = false;
 
 // Where a copy relocation moved a data symbol into the program, its address is the program's.
 void* find_data_with(FindNext* find_next, const char* name) noexcept {
@@ -51,7 +52,6 @@ void find_mpi(FindNext* find_next, Next& next) noexcept {
 #define LARKLANE_EXTENSION(ret, Name, params, args) find(find_next, "MPIX_" #Name, next.Name);
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
-#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 }
@@ -63,10 +63,19 @@ void find_pmpi(FindNext* find_next, Next& next) noexcept {
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
 #include "mpi/abi/reals.def"
-#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 #undef LARKLANE_REAL
+  find(find_next, "PMPI_Recv_init", next.Recv_init);  // for carriers
+}
+
+/// The calls of p2p.def, which are many: only for a stub that has them.
+void find_messages(FindNext* find_next, Next& mpi, Next& pmpi) noexcept {
+#define LARKLANE_CALL(ret, Name, params, args) \
+  find(find_next, "MPI_" #Name, mpi.Name);     \
+  find(find_next, "PMPI_" #Name, pmpi.Name);
+#include "mpi/p2p/p2p.def"
+#undef LARKLANE_CALL
 }
 
 void find_handles([[maybe_unused]] FindNext* find_next, Handles& found) noexcept {
@@ -133,11 +142,13 @@ void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
   find_pmpi(find_next, pmpi);
   Next mpi = pmpi;  // Larklane's own calls stay invisible to tools
   find_mpi(find_next, mpi);
+  if (stub == nullptr || stub->has_messages != 0) find_messages(find_next, mpi, pmpi);
   find_handles(find_next, found);
   if (stub != nullptr) stub->before_commit(boot::put_before_commit);
   const std::lock_guard lock(mutex);
   if (find_next_of_all != nullptr) return;
   find_next_of_all = find_next;
+  are_messages_intercepted = stub == nullptr || stub->has_messages != 0;
   detail::next_mpi = mpi;
   detail::next_pmpi = pmpi;
   detail::handles = found;
@@ -153,6 +164,8 @@ void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
 }
 
 }  // namespace
+
+bool has_message_calls() noexcept { return are_messages_intercepted; }
 
 void* find_data(const char* name) noexcept { return find_data_with(find_next_of_all, name); }
 

@@ -42,6 +42,8 @@ typedef struct LarklaneStub {
   int is_native;
   /// Sets a hook that runs before this process's values go to its launcher (PMIx_Commit).
   void (*before_commit)(void (*hook)(void));
+  /// False: the names of p2p.def are the MPI's own.
+  int has_messages;
 } LarklaneStub;
 
 /// The entry point of a family's library, exported as larklane_mpi_attach. It fills the tables of
