@@ -35,7 +35,8 @@ Result<std::unique_ptr<Messages>> Messages::create(const Config& config, control
       .rank = rank,
       .size = size,
       .lanes = *lanes,
-      .lane = {.bounce_bytes_max = config.message_bounce_max},
+      .lane = {.packets = {.has_growing_rings = true},
+               .bounce_bytes_max = config.message_bounce_max},
       .eager_bytes_max = static_cast<std::uint32_t>(config.message_eager_max),
       .stall_ns = kStallNs};
   msg::Connector& connector = *made;

@@ -42,6 +42,9 @@ class PacketLane final : public net::Receiver {
     /// Where peers' memory can be mapped, a post returns when the peer can read its record, and all
     /// before it in that ring (PacketLink, invariant 8).
     bool pushes = false;
+    /// Over shared memory a ring takes 16 KiB until its sender has found it full. Until then a
+    /// burst that a whole ring would hold may find no room.
+    bool has_growing_rings = false;
   };
 
   /// @errors kInvalidArgument; kNoMemory, and those of register_memory; kBadOption: each link of

@@ -119,8 +119,9 @@ class PacketLink final {
   /// With this network's default ring.
   static Result<std::unique_ptr<PacketLink>> open(PacketLane& lane, PacketListener& listener) {
     const net::Limits& network = lane.fabric_.limits();
-    return open(lane, listener, cells_on(network),
-                first_cells_on(network, lane.options_.record_cells));
+    return open(
+        lane, listener, cells_on(network),
+        lane.options_.has_growing_rings ? first_cells_on(network, lane.options_.record_cells) : 0);
   }
   /// @pre is_quiet(), no thread posts, and nothing more arrives from the peer
   ~PacketLink();
