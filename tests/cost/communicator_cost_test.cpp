@@ -196,11 +196,11 @@ constexpr Most kMost[] = {
     {"poll: arrival, unexpected", 950, 5, 0},
     {"native receive: of a message that is there", 350, 7, 0},
     {"receive: of a message that is there", 425, 5, 0},
-    {"look: finds it", 300, 2, 0},
-    {"look: nothing, for the first time", 290, 1, 0},
+    {"look: finds it", 345, 2, 0},
+    {"look: nothing, for the first time", 325, 1, 0},
     {"look: nothing, again", 180, 0, 0},
     {"poll: nothing", 115, 0, 0},
-    {"synchronous send", 880, 7, 1},
+    {"synchronous send", 880, 7, 2},
     {"cancel of a receive", 200, 3, 0},
 };
 
@@ -211,8 +211,8 @@ struct More {
 };
 constexpr More kMore[] = {
     {"send", "native send: post", 40},
-    {"receive: post", "native receive: post", 40},
-    {"receive: of a message that is there", "native receive: of a message that is there", 80},
+    {"receive: post", "native receive: post", 55},
+    {"receive: of a message that is there", "native receive: of a message that is there", 90},
 };
 
 AllSteps steps(Talk::Use use) {
