@@ -17,6 +17,11 @@ Failure finish_round(Request& ours, Completion completion, MPI_Request* handle,
   return failure;
 }
 
+int raise_bad_count(const char* call, int count) {
+  return raise(nullptr, MPI_ERR_ARG,
+               std::string(call) + ": count is " + std::to_string(count) + ": expected 0 or more");
+}
+
 unsigned next_turn() noexcept {
   thread_local unsigned turn = 0;
   return turn++;
@@ -124,6 +129,8 @@ namespace larklane::mpi::face {
 
 int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
             MPI_Status* array_of_statuses) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Waitall", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Waitall(count, array_of_requests, array_of_statuses);
   }
@@ -155,6 +162,8 @@ int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
 
 int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* flag,
             MPI_Status* array_of_statuses) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Testall", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     help_before_native();
     return next.Testall(count, array_of_requests, flag, array_of_statuses);

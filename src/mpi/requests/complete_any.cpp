@@ -84,6 +84,8 @@ namespace larklane::mpi::face {
 
 int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* index,
             MPI_Status* status) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Waitany", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Waitany(count, array_of_requests, index, status);
   }
@@ -110,6 +112,8 @@ int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* i
 
 int Testany(const Next& next, int count, MPI_Request array_of_requests[], int* index, int* flag,
             MPI_Status* status) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Testany", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     help_before_native();
     return next.Testany(count, array_of_requests, index, flag, status);
