@@ -37,6 +37,11 @@ struct Call {
   int refuse(Status status, int peer) const;
 };
 
+/// For a probe of MPI_COMM_NULL, at which Open MPI ends the job.
+inline int refuse_null(const Call& call) {
+  return call.refuse(MPI_ERR_COMM, "comm is MPI_COMM_NULL");
+}
+
 /// The end of a message that the program names.
 struct Peer {
   msg::Communicator& communicator;

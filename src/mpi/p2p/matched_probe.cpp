@@ -232,6 +232,8 @@ namespace larklane::mpi::face {
 
 int Mprobe(const Next& next, int source, int tag, MPI_Comm comm, MPI_Message* message,
            MPI_Status* status) {
+  if (p2p::is_owned() && comm == handles().comm_null) [[unlikely]]
+    return p2p::refuse_null({"MPI_Mprobe", comm});
   msg::Communicator* const owner = p2p::owner_of(comm, source);
   if (owner == nullptr) return next.Mprobe(source, tag, comm, message, status);
   return p2p::mprobe({"MPI_Mprobe", comm}, {*owner, source, tag}, message, status);
@@ -239,6 +241,8 @@ int Mprobe(const Next& next, int source, int tag, MPI_Comm comm, MPI_Message* me
 
 int Improbe(const Next& next, int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
             MPI_Status* status) {
+  if (p2p::is_owned() && comm == handles().comm_null) [[unlikely]]
+    return p2p::refuse_null({"MPI_Improbe", comm});
   msg::Communicator* const owner = p2p::owner_of(comm, source);
   if (owner == nullptr) return next.Improbe(source, tag, comm, flag, message, status);
   return p2p::improbe({"MPI_Improbe", comm}, {*owner, source, tag}, flag, message, status);
