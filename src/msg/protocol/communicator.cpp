@@ -286,19 +286,18 @@ void Communicator::close() noexcept {
   engine_.communicators().close(*this);
 }
 
-MessageLane* Communicator::lane_for(const Pending* pending) noexcept {
-  if (pending != nullptr) return pending->lane;
+MessageLane* Communicator::first_lane() noexcept {
   Way* const way = find_way(0);
   return way == nullptr ? nullptr : &way->lane;
 }
 
-std::uint32_t Communicator::progress(const Pending* waits_for) noexcept {
-  MessageLane* const lane = lane_for(waits_for);
+std::uint32_t Communicator::progress() noexcept {
+  MessageLane* const lane = first_lane();
   return lane == nullptr ? 0 : engine_.progress_if_busy(*lane);
 }
 
-std::uint32_t Communicator::poll(const Pending* waits_for) noexcept {
-  MessageLane* const lane = lane_for(waits_for);
+std::uint32_t Communicator::poll() noexcept {
+  MessageLane* const lane = first_lane();
   return lane == nullptr ? 0 : engine_.poll_if_busy(*lane);
 }
 

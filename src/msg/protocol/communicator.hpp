@@ -55,8 +55,11 @@ struct Outcome {
 Outcome outcome(const Pending& pending) noexcept;
 /// Gives it back to its lane. @pre is_done(); no other thread uses it, cancel() included
 void release(Pending& pending) noexcept;
-/// As Communicator::progress() and poll(), also after its communicator's close(). @pre not released
+/// By a thread that waits for it: a turn of its lane, then now and then of the others. If the last
+/// turn found little, it first backs off for up to 0.2 us. Also after its communicator's close().
+/// @pre not released @return records and completions served
 std::uint32_t progress(const Pending& waits_for) noexcept;
+/// MPI_Test: as progress(), without the back-off.
 std::uint32_t poll(const Pending& waits_for) noexcept;
 
 /// A message that take() has removed from the matching: MPI_Message. It belongs to the caller until
@@ -127,12 +130,9 @@ class Communicator final {
   /// go on. Marks the end behind the messages to each peer.
   void close() noexcept;
 
-  /// By a waiting thread: a turn of the lane of `waits_for`, then now and then of the others. If
-  /// the last turn found little, it first backs off for up to 0.2 us.
-  /// @param waits_for  null: the first lane @return records and completions served
-  std::uint32_t progress(const Pending* waits_for = nullptr) noexcept;
-  /// MPI_Test: as progress(), without the back-off.
-  std::uint32_t poll(const Pending* waits_for = nullptr) noexcept;
+  /// The same for a thread without an operation in flight: of the first lane.
+  std::uint32_t progress() noexcept;
+  std::uint32_t poll() noexcept;
 
   /// Longer messages are offered, and copied once they have a receive.
   std::uint32_t eager_bytes_max() const noexcept { return eager_bytes_max_; }
@@ -194,7 +194,7 @@ class Communicator final {
   /// threads that learn of it. release: pairs with next_miss().
   void void_misses() noexcept { arrivals_.fetch_add(1, std::memory_order_release); }
   /// Null: memory ran out.
-  MessageLane* lane_for(const Pending* pending) noexcept;
+  MessageLane* first_lane() noexcept;
 
   Engine& engine_;
   const std::uint32_t eager_bytes_max_;
