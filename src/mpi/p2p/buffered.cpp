@@ -88,7 +88,7 @@ using SpacePtr = std::shared_ptr<Space>;
 /// no progress is made.
 class Buffers {
  public:
-  static Buffers& get() noexcept {
+  static Buffers& get() {
     static Buffers* const buffers = new Buffers;
     return *buffers;
   }
@@ -214,14 +214,6 @@ void await(Space& space, std::uint64_t before) {
     waiting.idle(pass);
   }
 }
-
-/// The arguments of a send. Thread safety: immutable.
-struct SendArguments {
-  const void* buffer;
-  MPI_Count count;
-  MPI_Datatype datatype;
-  int dest, tag;
-};
 
 int bsend(const Call& call, msg::Communicator& owner, const SendArguments& message) {
   const Peer to{owner, message.dest, message.tag};

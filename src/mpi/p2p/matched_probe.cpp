@@ -37,7 +37,7 @@ struct Matched {
 /// thread-safe; a handle is found by one thread at a time.
 class MessageHandles {
  public:
-  static MessageHandles& get() noexcept {
+  static MessageHandles& get() {
     static MessageHandles* const handles = new MessageHandles;
     return *handles;
   }
@@ -232,19 +232,21 @@ namespace larklane::mpi::face {
 
 int Mprobe(const Next& next, int source, int tag, MPI_Comm comm, MPI_Message* message,
            MPI_Status* status) {
-  if (p2p::is_owned() && comm == handles().comm_null) [[unlikely]]
-    return p2p::refuse_null({"MPI_Mprobe", comm});
   msg::Communicator* const owner = p2p::owner_of(comm, source);
-  if (owner == nullptr) return next.Mprobe(source, tag, comm, message, status);
+  if (owner == nullptr) {
+    if (p2p::is_refused(comm)) return p2p::refuse_null({"MPI_Mprobe", comm});
+    return next.Mprobe(source, tag, comm, message, status);
+  }
   return p2p::mprobe({"MPI_Mprobe", comm}, {*owner, source, tag}, message, status);
 }
 
 int Improbe(const Next& next, int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
             MPI_Status* status) {
-  if (p2p::is_owned() && comm == handles().comm_null) [[unlikely]]
-    return p2p::refuse_null({"MPI_Improbe", comm});
   msg::Communicator* const owner = p2p::owner_of(comm, source);
-  if (owner == nullptr) return next.Improbe(source, tag, comm, flag, message, status);
+  if (owner == nullptr) {
+    if (p2p::is_refused(comm)) return p2p::refuse_null({"MPI_Improbe", comm});
+    return next.Improbe(source, tag, comm, flag, message, status);
+  }
   return p2p::improbe({"MPI_Improbe", comm}, {*owner, source, tag}, flag, message, status);
 }
 

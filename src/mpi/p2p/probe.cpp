@@ -42,18 +42,20 @@ int probe(const Call& call, const Peer& from, MPI_Status* status) {
 namespace larklane::mpi::face {
 
 int Probe(const Next& next, int source, int tag, MPI_Comm comm, MPI_Status* status) {
-  if (p2p::is_owned() && comm == handles().comm_null) [[unlikely]]
-    return p2p::refuse_null({"MPI_Probe", comm});
   msg::Communicator* const owner = p2p::owner_of(comm, source);
-  if (owner == nullptr) return next.Probe(source, tag, comm, status);
+  if (owner == nullptr) {
+    if (p2p::is_refused(comm)) return p2p::refuse_null({"MPI_Probe", comm});
+    return next.Probe(source, tag, comm, status);
+  }
   return p2p::probe({"MPI_Probe", comm}, {*owner, source, tag}, status);
 }
 
 int Iprobe(const Next& next, int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
-  if (p2p::is_owned() && comm == handles().comm_null) [[unlikely]]
-    return p2p::refuse_null({"MPI_Iprobe", comm});
   msg::Communicator* const owner = p2p::owner_of(comm, source);
-  if (owner == nullptr) return next.Iprobe(source, tag, comm, flag, status);
+  if (owner == nullptr) {
+    if (p2p::is_refused(comm)) return p2p::refuse_null({"MPI_Iprobe", comm});
+    return next.Iprobe(source, tag, comm, flag, status);
+  }
   return p2p::iprobe({"MPI_Iprobe", comm}, {*owner, source, tag}, flag, status);
 }
 
