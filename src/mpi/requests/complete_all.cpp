@@ -17,11 +17,6 @@ Failure finish_round(Request& ours, Completion completion, MPI_Request* handle,
   return failure;
 }
 
-int raise_bad_count(const char* call, int count) {
-  return raise(nullptr, MPI_ERR_ARG,
-               std::string(call) + ": count is " + std::to_string(count) + ": expected 0 or more");
-}
-
 unsigned next_turn() noexcept {
   thread_local unsigned turn = 0;
   return turn++;
@@ -199,6 +194,8 @@ int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* f
 
 int Request_get_status_all(const Next& next, int count, const MPI_Request array_of_requests[],
                            int* flag, MPI_Status* array_of_statuses) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Request_get_status_all", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Request_get_status_all(count, array_of_requests, flag, array_of_statuses);
   }

@@ -137,6 +137,8 @@ int Testany(const Next& next, int count, MPI_Request array_of_requests[], int* i
 
 int Request_get_status_any(const Next& next, int count, const MPI_Request array_of_requests[],
                            int* index, int* flag, MPI_Status* status) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Request_get_status_any", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Request_get_status_any(count, array_of_requests, index, flag, status);
   }

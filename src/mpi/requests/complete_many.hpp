@@ -21,8 +21,6 @@ struct Failure {
 
 /// True while a request of ours exists and `count` is negative: some MPIs crash there.
 inline bool is_bad_count(int count) noexcept { return count < 0 && !no_carriers(); }
-/// Raises the error for it.
-int raise_bad_count(const char* call, int count);
 
 /// Ends the round of the request behind `*handle`: fills the status. The request may no longer
 /// exist afterwards.
