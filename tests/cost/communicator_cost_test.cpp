@@ -13,9 +13,8 @@
 
 #include "bounds.hpp"
 #include "msg/protocol/communicator.hpp"
-#include "net/shm/network_fabric.hpp"
+#include "shm_job.hpp"
 #include "steps.hpp"
-#include "unit/msg_job.hpp"
 
 namespace larklane::cost {
 namespace {
@@ -25,19 +24,6 @@ using msg::Job;
 using msg::JobProcess;
 using msg::Pending;
 using msg::UserBytes;
-
-constexpr int kWarmup = 40, kRepeats = 21;
-
-Job::Options over_shm() {
-  Job::Options options;
-  options.lane = {};  // as a context has them
-  options.cells = 1024;
-  options.decorate = [](std::unique_ptr<net::Fabric>, int) {
-    std::string reason;
-    return std::move(shm::open_network({}, &reason)).value();
-  };
-  return options;
-}
 
 /// Two processes with a communicator.
 class Talk {
@@ -132,7 +118,7 @@ class Talk {
     received_ = ~sent_;
     auto posted = counted("receive: post", [&] { return there().receive(0, 7, received()); });
     if (!posted || !send()) return false;
-    (void)counted("poll: arrival, awaited", [&] { return there().poll(*posted); });
+    (void)counted("poll: arrival, awaited", [&] { return poll(**posted); });
     return end(*posted);
   }
   bool unexpected() {
@@ -165,7 +151,7 @@ class Talk {
     for (const char* const name : {"look: nothing, for the first time", "look: nothing, again"})
       if (counted(name, [&] { return there().look(0, 8, &seen); })) return false;
     const bool is_over = counted("poll: nothing", [&] {
-      (void)there().poll(&posted);
+      (void)poll(posted);
       return is_done(posted);
     });
     const bool is_cancelled =

@@ -17,31 +17,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.hpp"
 #include "bounds.hpp"
-#include "net/registry.hpp"
+#include "shm_job.hpp"
 #include "steps.hpp"
-#include "unit/msg_job.hpp"
 
 namespace larklane::cost {
 namespace {
 
 using msg::Job;
 using msg::JobProcess;
-
-constexpr int kWarmup = 40, kRepeats = 21;
-
-Job::Options over_shm() {
-  Job::Options options;
-  options.lane = {};  // as a context has them
-  options.cells = 1024;
-  options.decorate = [](std::unique_ptr<net::Fabric>, int) {
-    std::string reason;
-    auto fabric = net::open_fabric_named(Config(), "shm", &reason);
-    return std::move(fabric).value();
-  };
-  return options;
-}
 
 /// Two processes that talk.
 class Talk {

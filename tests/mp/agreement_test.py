@@ -110,6 +110,9 @@ def native(bench):
         expect_native(with_one(odd, "LARKLANE_VCI_COUNT_MAX=3"), range(RANKS), 0, r"rank \d has other values of vci_count_max")
     for odd in (0, 4):
         expect_native(with_one(odd, f"LD_PRELOAD={bench.driver}"), range(RANKS), 0, f"rank {odd} has a GPU's driver loaded")
+    by_hand = launch.launch(bench.mpi, 2, ["env", f"LD_PRELOAD={bench.preload}", str(bench.world)], 60, {"LARKLANE_P2P": "on"})
+    expect(by_hand.status == 0 and by_hand.output.count("p2p is on, but liblarklane_preload.so leaves messages to the MPI") == 2,
+           "the plain stub by hand: not said", by_hand.output)
 
 
 def faults(bench):
