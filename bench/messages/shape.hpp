@@ -46,4 +46,20 @@ inline std::uint64_t stride_of(std::uint64_t bytes) {
   return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
 }
 
+/// Of a process among those of `world`: the first half of the ranks begins.
+template <class World>
+Shape shape_of(const Options& options, const World& world, std::uint64_t bytes,
+               std::uint32_t threads, std::span<std::byte> out, std::span<std::byte> in) {
+  const int pairs = world.size() / 2;
+  const bool is_first = world.rank() < pairs;
+  return {&options,
+          bytes,
+          stride_of(bytes),
+          threads,
+          is_first ? world.rank() + pairs : world.rank() - pairs,
+          is_first,
+          out,
+          in};
+}
+
 }  // namespace larklane::bench
