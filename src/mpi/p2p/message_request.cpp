@@ -20,23 +20,17 @@ constinit std::atomic<bool> has_completed_send{false};
 MPI_Request completed_send{};
 }  // namespace detail
 
-SparePool& SparePool::get() noexcept {
-  static SparePool* const pool = new SparePool;
-  return *pool;
-}
-
 /// Returns the thread's list when the thread ends.
 struct SparePool::Returner {
-  ~Returner() { get().return_own(0); }
+  ~Returner() { return_own(0); }
 };
 
 [[gnu::noinline]] MessageRequest* SparePool::take_slow() noexcept {
   static thread_local const Returner returner;
   static_cast<void>(&returner);
-  SparePool& pool = get();
-  const std::scoped_lock lock(pool.mutex_);
-  for (; pool.first_ != nullptr && own_.count < kOwnMax / 4; ++own_.count) {
-    MessageRequest* const moved = std::exchange(pool.first_, pool.first_->next_spare_);
+  const std::scoped_lock lock(mutex_);
+  for (; first_ != nullptr && own_.count < kOwnMax / 4; ++own_.count) {
+    MessageRequest* const moved = std::exchange(first_, first_->next_spare_);
     moved->next_spare_ = own_.first;
     own_.first = moved;
   }
@@ -69,23 +63,21 @@ struct Freed {
   std::mutex mutex;
   std::vector<FreedMessage*> messages;
 
-  static Freed& get() noexcept {
+  static Freed& get() {
     static Freed* const freed = new Freed;
     return *freed;
   }
 };
 
 /// False: no memory.
-bool add_freed(FreedMessage& message) noexcept {
+bool add_freed(FreedMessage& message) noexcept try {
   Freed& freed = Freed::get();
   const std::scoped_lock lock(freed.mutex);
-  try {
-    freed.messages.push_back(&message);
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
+  freed.messages.push_back(&message);
   detail::freed_count.store(freed.messages.size(), std::memory_order_relaxed);
   return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 int refuse_free(const Request& request) {
@@ -206,7 +198,7 @@ void MessageRequest::keep_target(MPI_Comm freed, const std::shared_ptr<Communica
   record->request_count.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in give_back()
 }
 
-void look_at_freed() noexcept {
+void look_at_freed() {
   Freed& freed = Freed::get();
   const std::unique_lock lock(freed.mutex, std::try_to_lock);
   if (!lock) return;
@@ -214,9 +206,9 @@ void look_at_freed() noexcept {
   detail::freed_count.store(freed.messages.size(), std::memory_order_relaxed);
 }
 
-void free_spare_carriers() noexcept {
+void free_spare_carriers() {
   look_at_freed();
-  for (MessageRequest* const spare : SparePool::get().take_all()) spare->free_carrier();
+  for (MessageRequest* const spare : SparePool::take_all()) spare->free_carrier();
 }
 
 void MessageRequest::free_carrier() noexcept {

@@ -25,7 +25,7 @@ extern constinit std::atomic<std::size_t> freed_count;
 inline bool any_freed() noexcept {
   return detail::freed_count.load(std::memory_order_relaxed) != 0;  // a hint
 }
-void look_at_freed() noexcept;
+void look_at_freed();
 
 /// A message that completes without its request. Thread safety: single-owner.
 class FreedMessage {
@@ -134,14 +134,13 @@ class SparePool {
   }
   static void give(MessageRequest& request) noexcept {
     if (own_.count >= kOwnMax) [[unlikely]]
-      get().return_own(kOwnMax / 2);
+      return_own(kOwnMax / 2);
     request.next_spare_ = own_.first;
     own_.first = &request;
     ++own_.count;
   }
-  static SparePool& get() noexcept;
   /// Of all threads that have ended, and of this one.
-  std::vector<MessageRequest*> take_all() noexcept;
+  static std::vector<MessageRequest*> take_all() noexcept;
 
  private:
   static constexpr std::uint32_t kOwnMax = 256;
@@ -153,11 +152,11 @@ class SparePool {
 
   static MessageRequest* take_slow() noexcept;
   /// Down to `keep`.
-  void return_own(std::uint32_t keep) noexcept;
+  static void return_own(std::uint32_t keep) noexcept;
 
   static inline thread_local constinit Own own_{nullptr, 0};
-  std::mutex mutex_;
-  MessageRequest* first_ = nullptr;  // guarded by mutex_
+  static inline constinit std::mutex mutex_;
+  static inline MessageRequest* first_ = nullptr;  // guarded by mutex_
 };
 
 inline MessageRequest* MessageRequest::take(const Call& call, int* code) {
@@ -208,7 +207,7 @@ int post(const Call& call, const Peer& peer, MPI_Request* handle, Begin&& begin)
 }
 
 /// Before the MPI's finalisation: frees the carriers of inactive requests.
-void free_spare_carriers() noexcept;
+void free_spare_carriers();
 
 /// Once in MPI_Init: looks whether the MPI has that handle.
 void find_completed_send();
