@@ -27,6 +27,7 @@ constexpr int kHandleTag = 1;
 /// A message between its matched probe and its receive. Thread safety: single-owner.
 struct Matched {
   MPI_Message handle;
+  MPI_Request sent;   ///< of the empty message behind the handle
   msg::Taken* taken;  ///< null: used up
   msg::Envelope envelope;
   MPI_Comm comm;             ///< of the probe
@@ -70,23 +71,25 @@ class MessageHandles {
   void free_spare() noexcept {
     const std::scoped_lock lock(mutex_);
     for (Matched* const spare : std::exchange(spare_, {})) {
-      next_pmpi().Mrecv(nullptr, 0, handles().byte, &spare->handle, MPI_STATUS_IGNORE);
+      end_native(*spare);
       delete spare;
       --made_count_;
     }
   }
 
  private:
+  /// The send is freed last: MPICH 4.0's message is its request, and ends with it.
+  static void end_native(Matched& spare) noexcept {
+    next_pmpi().Mrecv(nullptr, 0, handles().byte, &spare.handle, MPI_STATUS_IGNORE);
+    next_pmpi().Request_free(&spare.sent);
+  }
   [[gnu::noinline]] Matched* make(const Call& call, int* code) {
     const Next& real = next_pmpi();
     const MPI_Comm comm = Process::get().private_comm();
     Matched made{};
-    MPI_Request sent;
-    int result = real.Isend(nullptr, 0, handles().byte, 0, kHandleTag, comm, &sent);
-    if (result == MPI_SUCCESS) {
-      real.Request_free(&sent);
+    int result = real.Isend(nullptr, 0, handles().byte, 0, kHandleTag, comm, &made.sent);
+    if (result == MPI_SUCCESS)
       result = real.Mprobe(0, kHandleTag, comm, &made.handle, MPI_STATUS_IGNORE);
-    }
     if (result != MPI_SUCCESS) {
       *code = raise_code_at(call.comm, result);
       return nullptr;
@@ -98,7 +101,7 @@ class MessageHandles {
       ++made_count_;
       return kept;
     } catch (const std::bad_alloc&) {
-      real.Mrecv(nullptr, 0, handles().byte, &made.handle, MPI_STATUS_IGNORE);
+      end_native(made);
       *code = call.refuse(MPI_ERR_NO_MEM, "no memory for a message handle");
       return nullptr;
     }
