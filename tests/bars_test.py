@@ -116,12 +116,15 @@ def test_a_guest_that_is_cut_off():
 
 def test_places():
     """Where a contender's ranks are."""
-    assert bars.Contender.of("hosts larklane mpich5 A=b exposed") == (True, "larklane", "mpich5", ["A=b", "exposed"])
-    assert bars.Contender.of("python3 native x") == (False, "", "", ["python3", "native", "x"])
+    assert bars.Contender.of("hosts larklane mpich5 A=b exposed") == (True, "larklane", "mpich5", ["A=b", "exposed"], "2")
+    assert bars.Contender.of("python3 native x") == (False, "", "", ["python3", "native", "x"], "2")
     here, across = (bars.Contender.of(f"{where}native openmpi5 OMPI_MCA_pml=ucx exposed --iterations 30").commanded(9, "f") for where in ("", "hosts "))
     assert here[:2] == ["python3", "tests/mp/launch.py"] and across[:2] == ["python3", "tests/hosts/hosts.py"]
     called = ["env", "OMPI_MCA_pml=ucx", bars.LARKLANE, "bench", "exposed", "--iterations", "30", "--quiet", "--json", "f", "--warmup", "4", "--with", "native", "--mpi", "openmpi5"]
     assert here[-16:] == across[-16:] == called
+    assert bars.Contender.of("ordinary mpich5:{ranks} startup")[1:] == ("ordinary", "mpich5", ["startup"], "{ranks}")
+    many = bars.Contender.of("native mpich5:16 startup").commanded(9, "f")
+    assert many[:6] == ["python3", "tests/mp/launch.py", "--mpi", "mpich5", "-n", "16"]
     alone = bars.Contender.of("alone 4 A=b message-rate --sizes 8").commanded(9, "f")
     assert alone == ["env", "A=b", bars.LARKLANE, "launch", "-n", "4", bars.LARKLANE, "bench", "message-rate", "--sizes", "8", "--quiet", "--json", "f"]
 
@@ -202,6 +205,14 @@ def test_limits():
     row = {"margin": 0, "claims": [["x", 10], ["z", 10]]}
     verdicts = bars.judge(row, {"series": {"x": [1] * 9, "x'": [0] * 9}})  # a difference may be 0
     assert [verdict["verdict"] for verdict in verdicts] == ["within", "no figure for z"]
+
+
+def test_allowance():
+    """A claim may grant its candidate a constant, and more for each unit of a parameter."""
+    series = {name: [value] * 9 for name, value in (("x", 22), ("x'", 22), ("y", 10), ("y'", 10))}
+    for ranks, verdict in ((2, "within"), (1, "above")):
+        row = {"margin": 0, "claims": [["x", "y", 1.0, [8, 2, "ranks"]]]}
+        assert bars.judge(row, {"parameters": {"ranks": ranks}, "series": series})[0]["verdict"] == verdict
 
 
 def test_program_output():

@@ -240,9 +240,11 @@ int bench(const std::vector<std::string>& given) {
   std::string variant = take(words, "--with");
   if (variant.empty()) variant = "larklane";
   if (of_messages && variant == "lci") return bench_lci(words, asks);
-  if (variant != "larklane" && variant != "native")
+  const bool is_ordinary = of_messages && variant == "ordinary";
+  if (variant != "larklane" && variant != "native" && !is_ordinary)
     return refuse("--with " + variant +
-                  ": expected larklane or native (of messages and their applications also lci); "
+                  ": expected larklane or native (of messages and their applications also ordinary "
+                  "or lci); "
                   "for both in turns give --launcher \"mpirun -n 2\" "
                   "instead of starting it under mpirun");
   if (of_messages && variant == "larklane") return bench_messages(words, asks);
@@ -253,6 +255,7 @@ int bench(const std::vector<std::string>& given) {
   command.insert(command.end(), words.begin(), words.end());
   if (!asks) command.insert(command.end(), {"--variant", variant});
   if (variant == "native" || asks) return execute(command);
+  if (is_ordinary) ::setenv("LARKLANE_P2P", "on", 0);
   RunRequest request;
   request.command = command;
   return run(request);

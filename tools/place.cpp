@@ -22,6 +22,7 @@ Place Place::find() {
     if (!std::filesystem::exists(preload, error)) continue;
     place.folder = folder;
     place.preload = preload;
+    place.messages_preload = folder / "liblarklane_messages_preload.so";
     place.profile_preload = folder / "liblarklane_profile_preload.so";
     break;
   }

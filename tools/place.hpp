@@ -16,8 +16,10 @@ std::string_view family_title(std::string_view family);
 /// The libraries that `larklane run` uses, found by their place relative to this executable: in the
 /// build tree and after `cmake --install` alike.
 struct Place {
-  std::filesystem::path preload;          ///< liblarklane_preload.so; empty if it is missing
-  std::filesystem::path profile_preload;  ///< liblarklane_profile_preload.so, in the same folder
+  std::filesystem::path preload;  ///< liblarklane_preload.so; empty if it is missing
+  // In the same folder.
+  std::filesystem::path messages_preload;  ///< liblarklane_messages_preload.so
+  std::filesystem::path profile_preload;   ///< liblarklane_profile_preload.so
   std::filesystem::path folder;  ///< where it lies, or the first place where it was looked for
 
   static Place find();

@@ -55,6 +55,7 @@ std::string preload_list(const std::vector<std::filesystem::path>& sanitizers,
   std::istringstream words(there);
   for (std::string word; std::getline(words, word, ':');) {
     if (word.empty() || word.ends_with("/liblarklane_preload.so") ||
+        word.ends_with("/liblarklane_messages_preload.so") ||
         word.ends_with("/liblarklane_profile_preload.so"))
       continue;
     add(is_sanitizer(word) ? &first : &others, word);
@@ -232,12 +233,12 @@ int run_under_larklane(const RunRequest& request) {
   if (!program.refusal.empty()) return refuse(request, name, program.refusal);
   const auto sanitizers = sanitizers_for(request, program);
   if (!sanitizers) return kRefused;
-  variables.front().second =
-      preload_list(*sanitizers, profiled ? place.profile_preload : place.preload);
-  if (profiled && !std::filesystem::exists(place.profile_preload)) {
-    return refuse(request, place.profile_preload.string(),
-                  "it is not there; install Larklane again");
-  }
+  const std::filesystem::path& preload = profiled               ? place.profile_preload
+                                         : config->p2p != "off" ? place.messages_preload
+                                                                : place.preload;
+  variables.front().second = preload_list(*sanitizers, preload);
+  if (!std::filesystem::exists(preload))
+    return refuse(request, preload.string(), "it is not there; install Larklane again");
   if (native && request.summary && !profiled && is_first_process()) {
     std::fprintf(stderr, "larklane %s: warning: %s is native: there will be no summary\n",
                  request.name, choice->origin.c_str());

@@ -1,6 +1,7 @@
 #include "ports.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "larklane/message.hpp"
 
@@ -58,8 +59,8 @@ void NativePort::wait() {
 }
 
 NativePorts::NativePorts(NativeWorld& world, const PortsShape& shape)
-    : mine_(must(world.context().register_region(shape.open.data(), shape.open.size()),
-                 "register_region")),
+    : shown_(shape.open),
+      mine_(must(world.context().allocate_region(shape.open.size()), "allocate_region")),
       local_(must(world.context().register_region(shape.local.data(), shape.local.size()),
                   "register_region")),
       open_(static_cast<std::size_t>(world.size())) {
@@ -68,6 +69,14 @@ NativePorts::NativePorts(NativeWorld& world, const PortsShape& shape)
   for (std::uint32_t thread = 0; thread < shape.threads; ++thread)
     ports_.push_back(std::make_unique<NativePort>(world, world.lane(thread % shape.lanes),
                                                   *shape.options, open_, local_));
+}
+
+void NativePorts::begin_round() {
+  if (!shown_.empty()) std::memcpy(mine_.start(), shown_.data(), shown_.size());
+}
+
+void NativePorts::end_round() {
+  if (!shown_.empty()) std::memcpy(shown_.data(), mine_.start(), shown_.size());
 }
 
 }  // namespace larklane::bench

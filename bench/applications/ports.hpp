@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "application.hpp"
@@ -45,10 +46,11 @@ class NativePorts {
   NativePorts& operator=(const NativePorts&) = delete;
 
   NativePort& port(std::uint32_t thread) { return *ports_[thread]; }
-  void begin_round() {}
-  void end_round() {}
+  void begin_round();  ///< shows a copy of the open memory to peers
+  void end_round();    ///< copies it back
 
  private:
+  const std::span<std::byte> shown_;
   Region mine_, local_;
   std::vector<RemoteRegion> open_;  ///< by rank
   std::vector<std::unique_ptr<NativePort>> ports_;

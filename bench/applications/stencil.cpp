@@ -26,7 +26,7 @@ std::uint64_t next_of(const std::uint64_t* cell, std::int64_t pitch) {
 
 }  // namespace
 
-Stencil::Stencil(const Options&, std::uint64_t bytes, const Crew& crew)
+Stencil::Stencil(const Options& options, std::uint64_t bytes, const Crew& crew)
     : bytes_(bytes),
       side_(static_cast<std::int64_t>(bytes / sizeof(Cell))),
       crew_(crew),
@@ -39,8 +39,12 @@ Stencil::Stencil(const Options&, std::uint64_t bytes, const Crew& crew)
       memory_(2 * sizeof(Cell) * static_cast<std::uint64_t>((rows_ + 2) * pitch_) +
               4 * bytes * crew.threads),
       edges_(crew.threads),
+      is_funneled_(options.is_funneled()),
       meeting_(crew.threads) {
-  for (std::uint32_t thread = 0; thread < crew.threads; ++thread) add_edges(thread);
+  for (std::uint32_t thread = 0; thread < crew.threads; ++thread) {
+    add_edges(thread);
+    all_edges_.insert(all_edges_.end(), edges_[thread].begin(), edges_[thread].end());
+  }
   compute_serially();
 }
 

@@ -42,7 +42,10 @@ class Stencil {
   void work(Port& port, std::uint32_t thread, std::array<Part, kParts.size()>& parts) {
     for (int step = 0; step < static_cast<int>(kSteps); ++step) {
       meeting_.arrive_and_wait();  // step reads the neighbours' last results
-      if (!edges_[thread].empty()) parts[0].time([&] { exchange(port, thread, step); });
+      const std::vector<Edge>& edges = is_funneled_ ? all_edges_ : edges_[thread];
+      const bool exchanges = !edges.empty() && (!is_funneled_ || thread == 0);
+      if (exchanges) parts[0].time([&] { exchange(port, edges, step); });
+      if (is_funneled_) meeting_.arrive_and_wait();
       compute(thread, step);
     }
   }
@@ -64,16 +67,16 @@ class Stencil {
   };
 
   template <class Port>
-  void exchange(Port& port, std::uint32_t thread, int step) {
+  void exchange(Port& port, const std::vector<Edge>& edges, int step) {
     Cell* const cells = mesh(step);
-    for (const Edge& edge : edges_[thread])
+    for (const Edge& edge : edges)
       port.receive(edge.in, edge.packed_in ? edge.packed_in : cells + edge.halo.first, bytes_);
-    for (const Edge& edge : edges_[thread]) {
+    for (const Edge& edge : edges) {
       pack(edge, cells);
       port.send(edge.out, edge.packed_out ? edge.packed_out : cells + edge.inner.first, bytes_);
     }
     port.wait();
-    for (const Edge& edge : edges_[thread]) unpack(edge, cells);
+    for (const Edge& edge : edges) unpack(edge, cells);
   }
 
   Cell* mesh(int step) const noexcept;
@@ -97,8 +100,10 @@ class Stencil {
   const std::int64_t rows_, columns_;  ///< size of this rank's block
   const std::int64_t pitch_;           ///< cells from one row to the next, halo included
   const std::uint32_t streams_;
-  Buffer memory_;  ///< the mesh twice, then the packed edges
-  std::vector<std::vector<Edge>> edges_;
+  Buffer memory_;                         ///< the mesh twice, then the packed edges
+  std::vector<std::vector<Edge>> edges_;  ///< by thread
+  const bool is_funneled_;                ///< thread 0 exchanges the edges of all
+  std::vector<Edge> all_edges_;
   std::vector<Cell> expected_;  ///< cells of a round whose scale is 1
   Cell scale_ = 1;              ///< every cell of a round is a multiple of it
   std::barrier<> meeting_;

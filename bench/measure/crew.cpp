@@ -31,6 +31,14 @@ std::string refusal_of_ways(const Options& o) {
   return {};
 }
 
+std::string refusal_without_mpi(const Options& o) {
+  if (o.operation == "ssend")
+    return o.benchmark + " --operation ssend: of an MPI alone: --with native";
+  if (std::ranges::count(o.ways, "hints") > 0)
+    return o.benchmark + " --ways hints: of an MPI alone: --with native";
+  return {};
+}
+
 std::string refusal_of_crew(const Options& o, int ranks, const std::string& launcher) {
   const int in_place = o.is_everywhere() ? static_cast<int>(o.threads) : 1;
   const int needed = 2 * in_place;

@@ -15,5 +15,7 @@ namespace larklane::bench {
 std::string refusal_of_crew(const Options& options, int ranks, const std::string& launcher);
 /// The same for a way that the benchmark does not have.
 std::string refusal_of_ways(const Options& options);
+/// The same for a way or an operation that only an MPI has.
+std::string refusal_without_mpi(const Options& options);
 
 }  // namespace larklane::bench

@@ -23,7 +23,8 @@ Examples:
   mpirun -n 2 larklane bench message-rate --with native --json r.json  of an MPI
 
 Way `shared`: threads have one lane together (or --lanes), or one communicator; `own`: one each; `everywhere`: processes instead of
-threads, in a launch of 2 x --threads of them. Without --threads outside of a launcher: 1, 2, 4 ... as cores allow.
+threads, in a launch of 2 x --threads of them; `one-tag`: as `shared`, but the messages of all threads have one tag, too; `hints`: as
+`shared`, in a communicator that tells an MPI that no receive has a wildcard; `funneled`: one thread for the messages of all. Without --threads outside of a launcher: 1, 2, 4 ... as cores allow.
 )";
 
 constexpr const char* kApplicationExamples = R"(
@@ -33,7 +34,7 @@ Examples:
   larklane launch -n 4 larklane bench stencil --threads 2    started by hand, in any number of processes from 2
 
 Way `shared`: threads have one lane together (or --lanes), or one communicator and window; `own`: some of their own; `everywhere`: processes
-instead of threads, --threads of them in the place of each. Without --threads outside of a launcher: 1, 2, 4 ... as cores allow.
+instead of threads, --threads of them in the place of each; `funneled` (of stencil): one thread exchanges the edges of all. Without --threads outside of a launcher: 1, 2, 4 ... as cores allow.
 )";
 
 constexpr const char* kLanesExamples = R"(
@@ -131,6 +132,18 @@ std::string parse_points(const std::vector<std::string>& words, Options* o) {
 
 std::string check_messages(const Options& o) {
   constexpr std::uint64_t kBytesMax = std::uint64_t{1} << 31;
+  constexpr std::uint64_t kWorkersMax = 256;  // Gate::kWorkersMax
+  if (std::ranges::count(o.ways, "one-tag") > 0) {
+    if (o.operation != "send" && o.operation != "ssend")
+      return "--ways one-tag: of --operation send or ssend, not " + o.operation;
+    for (const std::uint64_t size : o.sizes)
+      if (size < 8) return "size " + std::to_string(size) + ": --ways one-tag: of 8 bytes and more";
+  }
+  if (o.benchmark == "message-turns" && o.operation != "send")
+    return "--operation " + o.operation + ": of message-turns: send";
+  if (o.benchmark == "message-turns" && o.threads > kWorkersMax)
+    return "--threads " + std::to_string(o.threads) + ": of message-turns at most " +
+           std::to_string(kWorkersMax);
   for (const std::uint64_t size : o.sizes)
     if (size > kBytesMax / o.window / o.threads)
       return "size " + std::to_string(size) + ": --threads x --window of them are more than " +
@@ -192,6 +205,8 @@ std::string check(const Options& o, const Benchmark& benchmark) {
   for (const std::string& way : o.ways)
     if (benchmark.is_of_lanes() && way == "everywhere" && o.ways.size() > 1)
       return "--ways everywhere: processes instead of threads: a launch of its own";
+  if (std::ranges::count(o.ways, "funneled") > 0 && o.ways.size() > 1)
+    return "--ways funneled: one thread for all: a launch of its own";
   if (benchmark.is_of_messages() && !o.count.empty() && o.threads_of_process() != 1)
     return "--count " + o.count + ": of --threads 1, not " + std::to_string(o.threads);
   if (benchmark.is_of_messages()) return check_messages(o);
@@ -274,9 +289,12 @@ void add_messages(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& 
   add("--lanes", o.lanes, "lanes (communicators) that the threads of way `shared` have together")
       ->check(CLI::Range(1, 256));
   add("--operation", o.operation,
-      "send, put (a window of them, then a message), and, not of an MPI, put-signal (each tells of "
-      "itself) and am (active messages)")
-      ->check(CLI::IsMember({"send", "put", "put-signal", "am"}));
+      "send, put (a window of them, then a message), of an MPI alone ssend (synchronous), and, not "
+      "of "
+      "an MPI, put-signal (each tells of itself) and am (active messages)")
+      ->check(CLI::IsMember({"send", "put", "put-signal", "am", "ssend"}));
+  add("--level", o.level, "of threads, that an MPI is asked for; below multiple: of one thread")
+      ->check(CLI::IsMember({"single", "funneled", "serialized", "multiple"}));
   add("--completion", o.completion,
       "what hears of ends: queue, counter, synchronizer, handler; not of an MPI")
       ->check(CLI::IsMember({"queue", "counter", "synchronizer", "handler"}));
@@ -417,6 +435,13 @@ void add_method(CLI::App* sub, const Benchmark& benchmark, Options& o, Words& wo
 }  // namespace
 
 bool Options::is_everywhere() const { return ways == std::vector<std::string>{"everywhere"}; }
+
+bool Options::is_funneled() const { return ways == std::vector<std::string>{"funneled"}; }
+
+std::uint32_t Options::threads_of_process() const {
+  if (is_everywhere()) return 1;
+  return is_funneled() && find_benchmark(benchmark)->is_of_messages() ? 1 : threads;
+}
 
 int parse_options(int argc, char** argv, bool print, Options* options) {
   CLI::App app{"Micro-benchmarks of partitioned communication against its alternatives."};

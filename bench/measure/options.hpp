@@ -62,7 +62,8 @@ struct Options {
   std::string count;
   std::vector<PointShape> points;  ///< instead of sizes
   // Options of messages between threads.
-  std::string operation = "send";  ///< put, am
+  std::string operation = "send";  ///< ssend, put, put-signal, am
+  std::string level = "multiple";  ///< of threads, that an MPI is asked for
   std::uint32_t window = 64;       ///< messages of a thread before an answer
   std::uint32_t lanes = 1;         ///< lanes that all threads share
   std::string completion = "queue", progress = "workers";  ///< Larklane's; empty: posts alone
@@ -95,7 +96,19 @@ struct Options {
   }
   /// Way `everywhere` measures processes instead of threads.
   bool is_everywhere() const;
-  std::uint32_t threads_of_process() const { return is_everywhere() ? 1 : threads; }
+  /// Way `funneled`: one thread of each process sends and receives the messages of all. Those of an
+  /// application compute.
+  bool is_funneled() const;
+  std::uint32_t threads_of_process() const;
+  std::uint32_t threads_that_communicate() const {
+    return is_funneled() ? 1 : threads_of_process();
+  }
+  /// With the window of a thread that communicates.
+  Options of_process() const {
+    Options o = *this;
+    if (is_funneled()) o.window *= threads;
+    return o;
+  }
 };
 
 /// Every rank parses the same arguments.

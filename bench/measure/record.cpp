@@ -122,7 +122,9 @@ Json json_of(const Options& o, const Benchmark& benchmark) {
     json["window"] = o.window;
     json["lanes"] = o.lanes;
     if (!o.count.empty()) json["count"] = o.count;
-    if (o.variant != "native" && !o.completion.empty()) json["completion"] = o.completion;
+    if (o.level != "multiple") json["level"] = o.level;
+    const bool has_completion = o.variant == "larklane" || o.variant == "lci";
+    if (has_completion && !o.completion.empty()) json["completion"] = o.completion;
     if (o.variant == "larklane") {
       if (!o.progress.empty()) json["progress"] = o.progress;
       json["layout"] = o.layout;

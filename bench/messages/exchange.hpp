@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,53 +14,13 @@
 #include "measure/options.hpp"
 #include "measure/series.hpp"
 #include "measure/session.hpp"
+#include "numbers.hpp"
+#include "shape.hpp"
 #include "suite/buffer.hpp"
-#include "suite/payload.hpp"
 #include "suite/team.hpp"
 #include "system_calls.hpp"
 
 namespace larklane::bench {
-
-/// Number of a way's lanes in a process; thread t uses lane t modulo this number.
-inline std::uint32_t lanes_of(const std::string& way, const Options& o) {
-  const std::uint32_t threads = o.threads_of_process();
-  return way == "shared" || way == "nothing" ? std::min(o.lanes, threads) : threads;
-}
-
-/// One process's part, the same for all ways of a size.
-struct Shape {
-  const Options* options;
-  std::uint64_t bytes;   ///< bytes of a message
-  std::uint64_t stride;  ///< bytes from one message to the next in memory
-  std::uint32_t threads;
-  int peer;
-  bool is_first;                 ///< this side begins: it sends, or sends first
-  std::span<std::byte> out, in;  ///< one window for each thread, in order
-
-  std::uint64_t place(std::uint32_t thread, std::uint32_t slot) const noexcept {
-    return (std::uint64_t{thread} * options->window + slot) * stride;
-  }
-  std::byte* out_of(std::uint32_t thread, std::uint32_t slot) const noexcept {
-    return out.data() + place(thread, slot);
-  }
-  std::byte* in_of(std::uint32_t thread, std::uint32_t slot) const noexcept {
-    return in.data() + place(thread, slot);
-  }
-  std::uint32_t lanes(const std::string& way) const { return lanes_of(way, *options); }
-};
-
-/// A message begins and ends with its number.
-/// @return how many bytes of the number fit
-inline std::uint64_t stamp_bytes(std::uint64_t bytes) { return std::min<std::uint64_t>(8, bytes); }
-
-inline void stamp(std::byte* message, std::uint64_t bytes, std::uint64_t number) {
-  std::memcpy(message, &number, stamp_bytes(bytes));
-  if (bytes >= 16) std::memcpy(message + bytes - 8, &number, 8);
-}
-inline bool has_stamp(const std::byte* message, std::uint64_t bytes, std::uint64_t number) {
-  return std::memcmp(message, &number, stamp_bytes(bytes)) == 0 &&
-         (bytes < 16 || std::memcmp(message + bytes - 8, &number, 8) == 0);
-}
 
 /// Measures ways in turns, A B A', like the other benchmarks. World has
 ///   rank(), size(), gather(number): the number of each rank; collective,
@@ -91,17 +49,11 @@ class Exchange {
         calls_(calls),
         pairs_(world.size() / 2),
         threads_(options.threads_of_process()),
-        stride_((bytes + kLineBytes - 1) / kLineBytes * kLineBytes),
+        stride_(stride_of(bytes)),
         out_(stride_ * threads_ * options.window),
         in_(stride_ * threads_ * options.window),
-        shape_{&options,
-               bytes,
-               stride_,
-               threads_,
-               world.rank() < pairs_ ? world.rank() + pairs_ : world.rank() - pairs_,
-               world.rank() < pairs_,
-               out_.span(),
-               in_.span()},
+        shape_(shape_of(options, world, bytes, threads_, out_.span(), in_.span())),
+        numbers_(shape_, world.rank(), world.size()),
         team_(threads_),
         of_thread_(threads_) {}
 
@@ -115,22 +67,19 @@ class Exchange {
       point.series.push_back({.way = name});
     }
     for (std::size_t w = 0; w < ways.size(); ++w)
-      turns.push_back(turns_of_round(*ways[w], point.series[w]));
+      turns.push_back(turns_of_round(*ways[w], w, point.series[w]));
     measure_in_turns(o_, world_, watcher_, budget_ns, &point,
                      [&](std::size_t w, Series& series, bool counts) {
-                       round(*ways[w], turns[w], series, counts);
+                       round(*ways[w], w, turns[w], series, counts);
                      });
     return point;
   }
 
  private:
-  static constexpr std::uint64_t kLineBytes = 64;
   static constexpr double kRoundNs = 5e6;  ///< long enough to hide the start of the threads
   static constexpr std::uint64_t kTurnsMax = 1u << 20;
 
   struct alignas(64) OfThread {
-    std::uint64_t sent = 0, received = 0;  ///< numbers of messages
-    std::uint64_t wrong = 0;
     double began_ns = 0, ended_ns = 0;
     std::uint64_t calls = 0;  ///< system calls of the process in this thread's turns
   };
@@ -143,25 +92,19 @@ class Exchange {
   }
 
   void send(End& end, std::uint32_t thread) {
-    OfThread& mine = of_thread_[thread];
     for (std::uint32_t slot = 0; slot < o_.window; ++slot) {
-      stamp(shape_.out_of(thread, slot), shape_.bytes, ++mine.sent);
+      numbers_.stamp_next(thread, slot);
       end.post_send(slot);
     }
     end.wait_sends();
   }
   void receive(End& end, std::uint32_t thread) {
-    OfThread& mine = of_thread_[thread];
     end.wait_receives();
-    for (std::uint32_t slot = 0; slot < o_.window; ++slot) {
-      const std::span<const std::byte> message = end.message(slot);
-      ++mine.received;
-      mine.wrong +=
-          message.size() != shape_.bytes || !has_stamp(message.data(), shape_.bytes, mine.received);
-    }
+    for (std::uint32_t slot = 0; slot < o_.window; ++slot)
+      numbers_.check(thread, end.message(slot));
   }
   void next_receives(End& end, bool is_last) {
-    if (is_last) return;  // keep the last window: wrong_inside() checks all its bytes
+    if (is_last) return;  // keep the last window: Numbers::wrong() checks all its bytes
     end.release();
     end.post_receives();
   }
@@ -188,44 +131,17 @@ class Exchange {
     }
   }
 
-  /// Unique for each rank, thread and slot of each round.
-  std::uint64_t key(int rank, std::uint32_t thread, std::uint32_t slot) const {
-    const auto ranks = static_cast<std::uint64_t>(world_.size());
-    return ((round_ * ranks + static_cast<std::uint64_t>(rank)) * threads_ + thread) * o_.window +
-           slot;
-  }
-  template <class Each>
-  void for_each_message(Each&& each) const {
-    for (std::uint32_t thread = 0; thread < threads_; ++thread)
-      for (std::uint32_t slot = 0; slot < o_.window; ++slot) each(thread, slot);
-  }
-  /// Checks the bytes between the two numbers.
-  std::uint64_t wrong_inside(Way& way) {
-    std::uint64_t wrong = 0;
-    for_each_message([&](std::uint32_t thread, std::uint32_t slot) {
-      const std::span<const std::byte> message = way.end(thread).message(slot);
-      if (message.size() != shape_.bytes || message.size() <= 16) return;
-      wrong +=
-          wrong_words(message.subspan(8, message.size() - 16), 8, key(shape_.peer, thread, slot));
-    });
-    return wrong;
-  }
-
+  /// @param w  index of the way
   /// @return time on the side that begins: from the first thread's begin to the last thread's end,
   ///     the longest of all pairs
-  double round(Way& way, std::uint64_t turns, Series& series, bool counts) {
+  double round(Way& way, std::size_t w, std::uint64_t turns, Series& series, bool counts) {
     feed(series.way);
-    ++round_;
-    if (is_latency() || shape_.is_first)
-      for_each_message([&](std::uint32_t thread, std::uint32_t slot) {
-        fill({shape_.out_of(thread, slot), shape_.bytes}, 0, key(world_.rank(), thread, slot));
-      });
+    numbers_.begin_round(is_latency() || shape_.is_first, Numbers::is_mixed(o_.ways[w]));
     way.begin_round();
     if (receives())
       for (std::uint32_t thread = 0; thread < threads_; ++thread) way.end(thread).post_receives();
     (void)world_.gather(0);
     team_.run([&](std::uint32_t thread) {
-      of_thread_[thread].wrong = 0;
       End& end = way.end(thread);
       end.enter();
       const std::uint64_t calls = calls_ != nullptr ? calls_->now() : 0;
@@ -237,13 +153,12 @@ class Exchange {
     });
     std::uint64_t wrong = 0;
     if (receives()) {
-      wrong = wrong_inside(way);
+      wrong = numbers_.wrong(way);
       for (std::uint32_t thread = 0; thread < threads_; ++thread) way.end(thread).release();
     }
     way.end_round();
     const double mine_ns = shape_.is_first ? span_ns(of_thread_) - timer_ns_ : 0;
     const double took_ns = std::ranges::max(world_.gather(mine_ns));
-    for (const OfThread& mine : of_thread_) wrong += mine.wrong;
     series.wrong += sum_of_ranks(world_, static_cast<double>(wrong)) > 0;
     if (counts) add_samples(took_ns, turns, series);
     return took_ns;
@@ -276,11 +191,11 @@ class Exchange {
   }
 
   /// Number of turns for which a round takes kRoundNs. Collective.
-  std::uint64_t turns_of_round(Way& way, Series& series) {
+  std::uint64_t turns_of_round(Way& way, std::size_t w, Series& series) {
     std::uint64_t turns = 1;
-    (void)round(way, turns, series, false);  // the first round connects the lanes
+    (void)round(way, w, turns, series, false);  // the first round connects the lanes
     for (;;) {
-      const double took_ns = std::max(round(way, turns, series, false), 1.0);
+      const double took_ns = std::max(round(way, w, turns, series, false), 1.0);
       if (took_ns >= kRoundNs || turns >= kTurnsMax) return turns;
       const auto wanted =
           static_cast<std::uint64_t>(static_cast<double>(turns) * kRoundNs / took_ns * 1.2);
@@ -298,9 +213,9 @@ class Exchange {
   const std::uint64_t stride_;
   Buffer out_, in_;
   const Shape shape_;
+  Numbers numbers_;
   Team team_;
   std::vector<OfThread> of_thread_;
-  std::uint64_t round_ = 0;
 };
 
 }  // namespace larklane::bench

@@ -255,6 +255,9 @@ class LciRanks {
 /// @return why this program can't run the options over LCI; empty if it can
 inline std::string refusal_of_lci(const Options& options) {
   const char* const of_lci = ": not of LCI, here";
+  if (options.benchmark == "message-turns") return options.benchmark + of_lci;
+  for (const std::string& way : options.ways)
+    if (way == "one-tag" || way == "hints" || way == "funneled") return "--ways " + way + of_lci;
   if (options.operation != "send" && options.operation != "am")
     return "--operation " + options.operation + of_lci;
   if (options.completion != "queue" && options.completion != "counter")

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "larklane/message.hpp"
+#include "numbers.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -19,8 +20,8 @@ NativeEnd::NativeEnd(NativeWorld& world, const std::string& way, const Shape& sh
       shape_(shape),
       memory_(memory),
       thread_(thread),
-      data_tag_(2 * thread),
-      answer_tag_(data_tag_ + 1),
+      data_tag_(Numbers::is_mixed(way) ? 0 : 2 * thread),
+      answer_tag_(2 * thread + 1),
       puts_(shape.options->operation == "put"),
       signals_(shape.options->operation == "put-signal"),
       waiter_(vci, shape.options->yields, shape.options->progress == "workers"),

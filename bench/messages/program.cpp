@@ -13,6 +13,7 @@
 #include "measure/catalogue.hpp"
 #include "measure/crew.hpp"
 #include "native.hpp"
+#include "phases.hpp"
 
 namespace larklane::bench {
 namespace {
@@ -49,6 +50,7 @@ std::string refusal_of_lanes(const Options& o, NativeWorld& world, std::uint32_t
 
 std::string refusal(const Options& o, int ranks, const Program& program) {
   if (std::string problem = refusal_of_ways(o); !problem.empty()) return problem;
+  if (std::string problem = refusal_without_mpi(o); !problem.empty()) return problem;
   if (ranks == 1 && program.measure_alone) return refusal_of_posts(o);
   return refusal_of_crew(o, ranks, "larklane launch -n");
 }
@@ -83,7 +85,10 @@ int measure(const Program& program, NativeWorld& world, Record& record, const Sy
     if (find_benchmark(record.options.benchmark)->kind == Kind::application)
       return program.measure_application(record, size, budget_ns, watcher, world);
     if (world.size() == 1) return program.measure_alone(record, size, budget_ns, watcher, world);
-    return Exchange(record.options, size, world, record.environment.timer_ns, watcher, calls)
+    const Options options = record.options.of_process();
+    if (options.benchmark == "message-turns")
+      return Phases(options, size, world, record.environment.timer_ns, watcher).run(budget_ns);
+    return Exchange(options, size, world, record.environment.timer_ns, watcher, calls)
         .run(budget_ns);
   };
   return measure_sizes({&record, world.rank() == 0, end_launch}, measure_size);

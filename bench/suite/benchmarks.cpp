@@ -20,6 +20,7 @@ int tag_upper_bound() {
 }
 
 std::string refusal_of_ranks(const Options& o, const Benchmark& benchmark, int ranks) {
+  if (ranks_of(benchmark) == Ranks::any) return {};
   if (ranks_of(benchmark) == Ranks::crew) return refusal_of_crew(o, ranks, "mpirun -n");
   if (ranks_of(benchmark) == Ranks::links) {
     const int needed = static_cast<int>(o.neighbours) + 1;
@@ -57,7 +58,9 @@ std::string refusal(const Options& o, int ranks, int thread_level) {
            (o.operation == "am" ? "active messages" : "signals of puts") + ": --with larklane";
   if (benchmark.is_of_messages() && !o.count.empty())
     return o.benchmark + " --count " + o.count + ": not of an MPI: --with larklane";
-  if (thread_level < MPI_THREAD_MULTIPLE && o.threads_of_process() > 1)
+  if (o.level != "multiple" && o.threads_that_communicate() > 1)
+    return "--level " + o.level + ": of --threads 1";
+  if (thread_level < MPI_THREAD_MULTIPLE && o.threads_that_communicate() > 1)
     return "this MPI does not give MPI_THREAD_MULTIPLE: --threads 1";
   if (ranks_of(benchmark) == Ranks::grid && tag_max(o.threads) > tag_upper_bound())
     return "--threads " + std::to_string(o.threads) + ": more than this MPI has tags for";

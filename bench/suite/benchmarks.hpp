@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "link.hpp"
@@ -31,10 +32,16 @@ enum class Ranks {
   links,  ///< rank 0 sends to its neighbours
   grid,
   crew,  ///< messages between threads, and applications: refusal_of_crew()
+  any,
 };
 constexpr Ranks ranks_of(const Benchmark& benchmark) {
-  return benchmark.is_of_lanes() ? Ranks::crew : benchmark.axes > 0 ? Ranks::grid : Ranks::links;
+  if (benchmark.is_of_lanes()) return Ranks::crew;
+  if (std::string_view(benchmark.name) == "startup") return Ranks::any;
+  return benchmark.axes > 0 ? Ranks::grid : Ranks::links;
 }
+
+/// Keeps the time of this rank's MPI_Init_thread for benchmark `startup`.
+void note_startup(double took_ns);
 
 /// @return why these ranks can't run the options; empty if they can
 std::string refusal(const Options& options, int ranks, int thread_level);

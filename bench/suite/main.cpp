@@ -137,18 +137,25 @@ int parse_on_all(int argc, char** argv, Options* options) {
   return worst.status;
 }
 
-/// With --bare the program asks the MPI only for the thread level that it needs.
+/// With --bare the program asks the MPI only for the thread level that it needs; of messages, for
+/// --level.
 int level_of(int argc, char** argv) {
   Options o;
-  const bool is_single = parse_options(argc, argv, false, &o) < 0 && o.is_bare && o.threads == 1;
-  return is_single ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
+  if (parse_options(argc, argv, false, &o) >= 0) return MPI_THREAD_MULTIPLE;
+  if (o.is_bare && o.threads == 1) return MPI_THREAD_SINGLE;
+  if (o.is_funneled() || o.level == "funneled") return MPI_THREAD_FUNNELED;
+  if (o.level == "single") return MPI_THREAD_SINGLE;
+  return o.level == "serialized" ? MPI_THREAD_SERIALIZED : MPI_THREAD_MULTIPLE;
 }
 
 int run(int argc, char** argv) {
   Options unused;
   if (asks_for_help(argc, argv)) return printed(parse_options(argc, argv, true, &unused));
   int provided;
-  MPI_Init_thread(&argc, &argv, level_of(argc, argv), &provided);
+  const int level = level_of(argc, argv);
+  const double began = now_ns();
+  MPI_Init_thread(&argc, &argv, level, &provided);
+  note_startup(now_ns() - began);
   Record record;
   const bool tells = rank_of_this() == 0;
   int status = parse_on_all(argc, argv, &record.options);

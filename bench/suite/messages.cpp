@@ -4,6 +4,7 @@
 
 #include "benchmarks.hpp"
 #include "messages/exchange.hpp"
+#include "messages/phases.hpp"
 #include "ranks.hpp"
 
 namespace larklane::bench {
@@ -15,16 +16,31 @@ struct Lane {
   MPI_Win window = MPI_WIN_NULL;  ///< for puts
 };
 
+/// @param has_hints  the communicator tells that its receives name sources and tags
+void dup_world(bool has_hints, MPI_Comm* made) {
+  if (!has_hints) {
+    MPI_Comm_dup(MPI_COMM_WORLD, made);
+    return;
+  }
+  MPI_Info info;
+  MPI_Info_create(&info);
+  for (const char* hint : {"mpi_assert_no_any_source", "mpi_assert_no_any_tag"})
+    MPI_Info_set(info, hint, "true");
+  MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, made);
+  MPI_Info_free(&info);
+}
+
 /// A thread's calls. Thread safety: single-owner.
 class MpiEnd {
  public:
-  MpiEnd(const Shape& shape, std::uint32_t thread, const Lane& lane)
+  MpiEnd(const std::string& way, const Shape& shape, std::uint32_t thread, const Lane& lane)
       : shape_(shape),
         lane_(lane),
         thread_(thread),
         count_(static_cast<int>(shape.bytes)),
-        data_tag_(2 * static_cast<int>(thread)),
-        answer_tag_(data_tag_ + 1),
+        data_tag_(Numbers::is_mixed(way) ? 0 : 2 * static_cast<int>(thread)),
+        answer_tag_(2 * static_cast<int>(thread) + 1),
+        isend_(shape.options->operation == "ssend" ? MPI_Issend : MPI_Isend),
         puts_(lane.window != MPI_WIN_NULL),
         sends_(puts_ ? 0 : shape.options->window),
         receives_(puts_ ? 1 : shape.options->window) {}
@@ -55,7 +71,7 @@ class MpiEnd {
       MPI_Put(from, count_, MPI_BYTE, shape_.peer,
               static_cast<MPI_Aint>(shape_.place(thread_, slot)), count_, MPI_BYTE, lane_.window);
     else
-      MPI_Isend(from, count_, MPI_BYTE, shape_.peer, data_tag_, lane_.comm, &sends_[slot]);
+      isend_(from, count_, MPI_BYTE, shape_.peer, data_tag_, lane_.comm, &sends_[slot]);
   }
   void wait_sends() {
     if (!puts_) return wait_all(sends_);
@@ -79,6 +95,7 @@ class MpiEnd {
   const Lane lane_;
   const std::uint32_t thread_;
   const int count_, data_tag_, answer_tag_;
+  decltype(&MPI_Isend) const isend_;
   const bool puts_;
   std::vector<MPI_Request> sends_, receives_;
 };
@@ -88,14 +105,15 @@ class MpiWay {
  public:
   MpiWay(const std::string& name, const Shape& shape) : shape_(shape), lanes_(shape.lanes(name)) {
     for (Lane& lane : lanes_) {
-      MPI_Comm_dup(MPI_COMM_WORLD, &lane.comm);
+      dup_world(name == "hints", &lane.comm);
       if (shape.options->operation != "put") continue;
       MPI_Win_create(shape_.in.data(), static_cast<MPI_Aint>(shape_.in.size()), 1, MPI_INFO_NULL,
                      lane.comm, &lane.window);
       MPI_Win_lock_all(MPI_MODE_NOCHECK, lane.window);
     }
     for (std::uint32_t thread = 0; thread < shape_.threads; ++thread)
-      ends_.push_back(std::make_unique<MpiEnd>(shape_, thread, lanes_[thread % lanes_.size()]));
+      ends_.push_back(
+          std::make_unique<MpiEnd>(name, shape_, thread, lanes_[thread % lanes_.size()]));
   }
   ~MpiWay() {
     for (Lane& lane : lanes_) {
@@ -134,7 +152,13 @@ class MpiWorld : public MpiRanks {
 Point measure_messages(const Options& options, std::uint64_t size, const std::vector<Link>&,
                        double timer_ns, double budget_ns, const Watcher& watcher) {
   MpiWorld world;
-  return Exchange(options, size, world, timer_ns, watcher).run(budget_ns);
+  return Exchange(options.of_process(), size, world, timer_ns, watcher).run(budget_ns);
+}
+
+Point measure_message_turns(const Options& options, std::uint64_t size, const std::vector<Link>&,
+                            double timer_ns, double budget_ns, const Watcher& watcher) {
+  MpiWorld world;
+  return Phases(options.of_process(), size, world, timer_ns, watcher).run(budget_ns);
 }
 
 }  // namespace larklane::bench

@@ -54,6 +54,7 @@ class LARKLANE_API Region {
   RemoteRegion remote() const noexcept;
   /// Its first byte. Of no bytes: any address.
   void* start() const noexcept;
+  /// Its length.
   std::uint64_t bytes() const noexcept;
   explicit Region(msg::LocalRegion& inside) noexcept : inside_(&inside) {}  ///< the library's
   msg::LocalRegion* inside() const noexcept { return inside_; }             ///< the library's

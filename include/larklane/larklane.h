@@ -281,7 +281,8 @@ LARKLANE_API int larklane_handler_create(larklane_context *context, larklane_han
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/** Memory of this process, registered with the network. */
+/** Memory of this process, registered with the network: the program's (larklane_region_register()),
+ * or the library's (larklane_region_allocate()). */
 typedef struct larklane_region larklane_region;
 /** Names the memory of one process to others. Plain bytes: the owner sends it to the peers that
  * need it. */
@@ -305,12 +306,26 @@ typedef struct larklane_remote_region {
  * @owns            the memory stays where it is until larklane_region_free() */
 LARKLANE_API int larklane_region_register(larklane_context *context, void *start, uint64_t bytes,
                                           larklane_region **region_p);
+/** Allocate memory and register it: zeroed, aligned to 64 bytes at least, freed by
+ * larklane_region_free(). Processes of this host map it over provider `shm`: there a put or get
+ * without a signal, and without `signals_always`, is a store or load, and LARKLANE_DONE. 8 bytes at
+ * a multiple of 8 travel as a whole, with release and acquire. A forked child shares the memory
+ * with its parent.
+ *
+ * @param bytes     0 is legal
+ * @param region_p  larklane_region_start() says where its memory is
+ * @errors          NO_MEMORY, SYSTEM */
+LARKLANE_API int larklane_region_allocate(larklane_context *context, uint64_t bytes,
+                                          larklane_region **region_p);
+/** The first byte of the region. Of no bytes: any address. */
+LARKLANE_API int larklane_region_start(const larklane_region *region, void **start_p);
 /** The name of the region for peers. */
 LARKLANE_API int larklane_region_remote(const larklane_region *region,
                                         larklane_remote_region *remote_p);
-/** Deregister. When it returns, peers' atomics and short puts with a signal are over, and later
- * ones are refused. Other puts and gets may access the memory for a moment longer: have peers
- * confirm that theirs are complete. No operation of this process may use it. Null is legal. */
+/** Deregister; free allocated memory. When it returns, peers' atomics and short puts with a signal
+ * are over, and later ones are refused. Other puts and gets may access the memory for a moment
+ * longer: have peers confirm that theirs are complete. No operation of this process may use it.
+ * Null is legal. */
 LARKLANE_API int larklane_region_free(larklane_region *region);
 
 /* --- messages --------------------------------------------------------------------------------- */

@@ -98,7 +98,7 @@ def targets_of(test):
     kind, _, rest = test.partition(".")
     if kind == "conformance":
         mpi = rest.split(".")[0]
-        return [f"conformance_{mpi}", "larklane", "larklane_preload", f"larklane_mpi_{FAMILIES[mpi]}"]
+        return [f"conformance_{mpi}", "larklane", "larklane_preload", "larklane_messages_preload", f"larklane_mpi_{FAMILIES[mpi]}"]
     return ["all"]
 
 

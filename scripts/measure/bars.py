@@ -8,14 +8,15 @@ The rows are bench/rows.json; each is
    "contenders": {"larklane": "larklane mpich5 exposed --sizes {bytes} --ways partitioned", "other": "native mpich5 ..."},
    "claims": [["larklane", "other"], ["larklane", 10], ["larklane", "other", 0.125]]}
 
-A contender is a call of `larklane bench`: `native MPI`, `larklane MPI` or `lci MPI` on two ranks of that MPI's launcher, `alone N` on N processes of
-`larklane launch`. Words NAME=VALUE for its environment, the benchmark and its options follow. After a leading `hosts`, the ranks run on two hosts
+A contender is a call of `larklane bench`: `native MPI`, `larklane MPI`, `ordinary MPI` or `lci MPI` on two ranks of that MPI's launcher (`MPI:N`: on N), `alone N` on N
+processes of `larklane launch`. Words NAME=VALUE for its environment, the benchmark and its options follow. After a leading `hosts`, the ranks run on two hosts
 (tests/hosts/hosts.py). The default warm-up is a tenth of the rounds. `metric` selects samples of the record's first way (default: the benchmark's
 main metric); {NAME} in it stands for the point's value, too. `quantile` (default 0.5; or "mean") reduces them to the figure of a run. Any other command runs unchanged, and its last line
 is {"samples": [numbers], "wrong": 0}. Two rows need one. `profiling` measures programs of users, unchanged, under `larklane profile`. Contender `write`
 of `early-verbs` measures the RDMA device alone, through libibverbs; the programs of `larklane bench` run where that library is missing.
 
-A claim compares a candidate with a baseline, with a limit in the row's unit, or with a share of a baseline; smaller is better. A point may have
+A claim compares a candidate with a baseline, with a limit in the row's unit, or with a share of a baseline; smaller is better. After the share may stand
+an allowance: ["larklane", "native", 1.0, [1e7, 2e5, "ranks"]] grants the candidate 1e7 and 2e5 more for each of the point's `ranks`. A point may have
 its own `repetitions`, and lists of values stand for every combination of them. `lenient`: contenders that may hang; only the runs that end count.
 `guest_s`: the row is measured in a guest with an RDMA device (tests/rdma/guest.py), all points in one boot of at most that many seconds.
 There each run of a contender measures all points: `{points}` in its command stands for them. In a command that is not `larklane bench`,
@@ -197,13 +198,15 @@ class Contender(NamedTuple):
     how: str
     where: str  # the MPI, or the number of processes
     words: list[str]
+    ranks: str = "2"
 
     @classmethod
     def of(cls, command):
         words = shlex.split(command)
         across = words[0] == "hosts"
         how, where, *others = [*words[across:], "", ""]
-        return cls(across, how, where, others[:-2]) if how in ("native", "larklane", "lci", "alone") else cls(False, "", "", words)
+        where, _, ranks = where.partition(":")
+        return cls(across, how, where, others[:-2], ranks or "2") if how in ("native", "larklane", "ordinary", "lci", "alone") else cls(False, "", "", words)
 
     def commanded(self, timeout_s, file):
         """The words to run, launcher included. @param file  of the record"""
@@ -215,7 +218,7 @@ class Contender(NamedTuple):
             bench += ["--warmup", str(int(bench[bench.index("--iterations") + 1]) // 10 + 1)]
         if self.how == "alone":
             return ["env", *variables, LARKLANE, "launch", "-n", self.where, *bench]
-        start = ["python3", "tests/mp/launch.py", "--mpi", self.where, "-n", "2", "--timeout", str(timeout_s), "--"]
+        start = ["python3", "tests/mp/launch.py", "--mpi", self.where, "-n", self.ranks, "--timeout", str(timeout_s), "--"]
         if self.across:
             start = ["python3", "tests/hosts/hosts.py", "--mpi", self.where, "--ranks-per-host", "1", "--timeout", str(timeout_s)]
         program = [] if self.how == "lci" else ["--mpi", launch.EVERY[self.where].program_folder()]
@@ -368,6 +371,12 @@ def paired(first, second):
     return [one for one, _ in turns], [other for _, other in turns]
 
 
+def allowance(parameters, grant=(0, 0, "")):
+    """@return the sum that a claim grants its candidate at a point"""
+    fixed, each, name = grant
+    return fixed + each * parameters.get(name, 0)
+
+
 def judge(row, point):
     """Verdicts of one point: [{"candidate", "baseline", ...}] in the order of the row's claims."""
     compares = any(isinstance(baseline, str) for _, baseline, *_ in row["claims"])  # differences have no ratio: one may be 0
@@ -383,7 +392,8 @@ def judge(row, point):
             if not mine:
                 result = {"verdict": "no turn in which both end"}
             elif share:
-                result = stats.within([a / b for a, b in zip(mine, other)], *share)
+                granted = allowance(point["parameters"], *share[1:])
+                result = stats.within([(a - granted) / b for a, b in zip(mine, other)], share[0])
             else:
                 result = stats.compare(mine, other, noise=max(noise, default=0.0), margin=row["margin"])
         else:

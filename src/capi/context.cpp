@@ -162,6 +162,25 @@ int larklane_region_register(larklane_context* context, void* start, uint64_t by
   });
 }
 
+int larklane_region_allocate(larklane_context* context, uint64_t bytes,
+                             larklane_region** region_p) {
+  LARKLANE_CAPI_NEEDS(context);
+  LARKLANE_CAPI_NEEDS(region_p);
+  return guarded(__func__, [&, call = __func__] {
+    Result<Region> region = context->inside->allocate_region(bytes);
+    if (!region) return fail(call, region.error());
+    *region_p = new larklane_region(*context, std::move(region).value());
+    return 0;
+  });
+}
+
+int larklane_region_start(const larklane_region* region, void** start_p) {
+  LARKLANE_CAPI_NEEDS(region);
+  LARKLANE_CAPI_NEEDS(start_p);
+  *start_p = region->region.start();
+  return 0;
+}
+
 int larklane_region_remote(const larklane_region* region, larklane_remote_region* remote_p) {
   LARKLANE_CAPI_NEEDS(region);
   LARKLANE_CAPI_NEEDS_STRUCT(remote_p);

@@ -326,6 +326,11 @@ void Mesh::refuse_locked(int rank, std::uint32_t number, Status status, const st
   user_.on_unreachable(rank, number, status);
 }
 
+void Mesh::ring(int rank) {
+  // No record of the mesh follows: the lock is not needed for its order.
+  if (control::Peer* const peer = known_peer(rank)) send(*peer, MeshRecord::bell, MeshBell{rank_});
+}
+
 // --- records of peers ---------------------------------------------------------------------------
 
 void Mesh::on_record(control::Peer& from, const control::Record& record) {
@@ -351,6 +356,9 @@ void Mesh::on_record(control::Peer& from, const control::Record& record) {
     case MeshRecord::farewell:
       status = on_goodbye_locked(from);
       break;
+    case MeshRecord::bell:
+      user_.on_bell();
+      return;
   }
   if (status.ok()) return;
   log_warn_once("mesh record", "%s sends records that make no sense", from.address().c_str());

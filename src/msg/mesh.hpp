@@ -49,6 +49,8 @@ class MeshUser {
   virtual void on_unreachable(int rank, std::uint32_t number, Status status) = 0;
   /// Nothing more arrives from `rank`; the mesh has ended its links.
   virtual void on_peer_down(int rank, Status status) = 0;
+  /// A peer has rung: Mesh::ring(). On the helper.
+  virtual void on_bell() {}
 };
 
 /// A control plane of another owner, and the peers' addresses there. Thread safety: thread-safe.
@@ -88,6 +90,9 @@ class Mesh final : private control::Handler {
 
   /// Never blocks. Call it once for each pair. @param number  below kLinksMax
   void want(int rank, std::uint32_t number);
+  /// Wakes the helper of a peer: MeshUser::on_bell() there. A system call. Nothing happens without
+  /// a connection to the rank.
+  void ring(int rank);
   /// Forwards to control::Plane.
   void look_at_descriptors() { shared_.plane().look_at_descriptors(); }
   /// Says goodbye to all peers and waits for their answers, for some seconds at most.

@@ -14,6 +14,7 @@ enum class MeshRecord : std::uint16_t {
   ready,      ///< MeshReady; greeted links: each side sends it when the other may go on
   goodbye,    ///< MeshGoodbye: the sender posts nothing more on any link
   farewell,   ///< the same, as the answer to goodbye
+  bell,       ///< MeshBell: a thread of the sender waits for progress of the receiver
 };
 
 struct MeshOffer {
@@ -26,6 +27,9 @@ struct MeshReady {
   std::uint32_t error;  ///< an Errc; not 0: the link never opens
 };
 struct MeshGoodbye {
+  std::int32_t rank;
+};
+struct MeshBell {
   std::int32_t rank;
 };
 

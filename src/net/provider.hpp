@@ -258,6 +258,8 @@ class Receiver {
   /// Look at memory that peers write without immediates (Limits::first_word_last_bytes_max).
   /// @param most  about as many @return how many came
   virtual std::uint32_t look(std::uint32_t /*most*/) { return 0; }
+  /// Would look() find nothing now? Thread-safe, without the lane's lock: a hint.
+  virtual bool looks_empty() const noexcept { return true; }
   /// look() is called before each poll, and behind one that has served nothing where progress is
   /// manual: it may have moved watched bytes.
   bool has_watched = false;
@@ -280,6 +282,8 @@ class Endpoint {
   /// first. @return how many. @errors the endpoint is dead: every pending operation has been
   /// completed with the error
   virtual Result<std::uint32_t> poll(std::uint32_t most) = 0;
+  /// Would poll() find nothing now? Thread-safe: a hint. False also where only poll() knows.
+  virtual bool looks_empty() const noexcept { return false; }
   /// Room for `count` more immediates that peers may send before we poll. A peer that sends no more
   /// than was reserved for it never meets a receiver that is not ready.
   /// @errors kNoMemory: immediates_max is reached

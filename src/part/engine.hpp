@@ -1,6 +1,6 @@
 #pragma once
-// The interface of the partitioned engine of one process, which src/mpi calls. Ids of MPI's rules
-// are those of docs/user/conformance.md.
+// The interface of the partitioned engine of one process, which src/mpi calls. EngineImpl chooses
+// the transport of a peer (transport_for()). Ids of MPI's rules: docs/user/conformance.md.
 
 #include <cstddef>
 #include <cstdint>
@@ -54,7 +54,7 @@ struct OtherHosts {
 /// Thread safety: thread-safe.
 class Engine {
  public:
-  /// Starts the helper.
+  /// Starts the helper thread.
   /// @param regions  the program's mapped memory, if it has any: buffers in it are copied without
   /// attach
   /// @param fabric   reaches all peers; null: option `provider` decides

@@ -32,8 +32,8 @@ class FailureSlot {
 };
 
 /// Movers of one channel in this process. A mover of shared copies reads the block once more after
-/// the round is complete: the block must stay open until the mover has left. After a failure no
-/// mover enters, and the channel is quiet when the last one has left. Thread safety: thread-safe.
+/// the round is complete: the block must stay open until the mover has left. After shut() no mover
+/// may move, and the channel is quiet when the last one has left. Thread safety: thread-safe.
 class InUse {
  public:
   /// The caller calls leave(), whether it may move or not. False: shut, so it moves nothing.
@@ -122,9 +122,11 @@ class StartGate {
 // Thread safety: thread-safe.
 // Invariants:
 // 1. The first failure stays.
-// 2. After a failure no user enters. FAIL is sent once, when the last user has left.
-// 3. The program gets the buffer of a failed round back when neither side has a user: the peer has
-// sent FAIL, or is gone.
+// 2. After shut() no user enters. A failed half is shut by give_up(), on_peer_fail() or
+//    failed_once_quiet(), the program's next poll; fail() alone does not shut it.
+// 3. A half that has failed sends FAIL once: when it is shut and its last user has left.
+// 4. The program gets the buffer of a failed round back when neither side has a user: this half is
+//    quiet, and the peer has sent FAIL or is gone.
 class ChannelLifetime {
  public:
   /// @param fail_kind  the transport's kind of FAIL records
@@ -143,8 +145,9 @@ class ChannelLifetime {
   std::uint64_t channel() const noexcept { return channel_.load(std::memory_order_relaxed); }
 
   bool has_failed() const noexcept { return failure_.failed(); }
+  /// Sets the error that the program gets. Users may still enter, until the half is shut.
   void fail(Status status, std::string text) { failure_.set(status, std::move(text)); }
-  /// The same; from now on no user enters. Any thread.
+  /// Fails and shuts the half: from now on no user enters. Any thread.
   void give_up(Status status, std::string text) {
     fail(status, std::move(text));
     shut();

@@ -92,6 +92,7 @@ void Vci::chunk_complete(net::Operation& operation, Status status) {
     // Ahead of the deferred works: it is older. It goes out after the current poll: no provider is
     // given a post while it polls.
     vci.deferred_.push_front(work);
+    vci.has_deferred_.store(true, std::memory_order_relaxed);  // a hint
   } else {
     work.complete(work, work.cut.failure);
   }

@@ -96,7 +96,7 @@ void Vci::accept_locked(Work& work) noexcept {
   work.cut = {};
   if (!deferred_.has_some_of(*work.link) && dead_.ok() && send_locked(work)) return;
   if (dead_.ok())
-    deferred_.push_back(work);
+    defer_locked(work);
   else
     work.complete(work, dead_);
 }
@@ -116,6 +116,7 @@ void Vci::send_deferred_slow() noexcept {
     work.complete(work, dead_);  // none of its chunks is pending: the endpoint has ended them
     return true;
   });
+  if (deferred_.empty()) has_deferred_.store(false, std::memory_order_relaxed);  // a hint
 }
 
 [[gnu::always_inline]] inline void Vci::send_deferred_locked() noexcept {
@@ -138,7 +139,7 @@ void Vci::post(Work& work) noexcept {
   if (!lock_.lock_or_queue(work)) return;
   // Where the endpoint is dead the provider says so.
   if (work.post_prepared != nullptr && deferred_.empty()) [[likely]] {
-    if (!is_answered_locked(work, work.post_prepared(work))) deferred_.push_back(work);
+    if (!is_answered_locked(work, work.post_prepared(work))) defer_locked(work);
     count(counters_.posts);
   } else {
     post_joinable_locked();
@@ -178,6 +179,14 @@ std::uint32_t Vci::progress(std::uint32_t most) noexcept {
   }
   const std::uint32_t served = turn_locked(most);
   unlock_or_leave();
+  return served;
+}
+
+std::uint32_t Vci::progress_patiently() noexcept {
+  const ProcessSection section;
+  lock_.lock();
+  const std::uint32_t served = turn_locked();
+  unlock();
   return served;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // A lane, or virtual communication interface: one endpoint, one completion queue, one lock, one
-// queue of posts that wait for it. Threads that use different lanes never meet.
+// queue of posts that wait for the lock. Threads that use different lanes never contend.
 // (Zambre et al., ICS'20.)
 
 #include <array>
@@ -31,7 +31,7 @@ struct VciCounts {
   std::uint64_t chunk_waits;  ///< for a chunk operation: all were in use
   std::uint64_t polls;
   std::uint64_t empty_polls;  ///< of these: found nothing
-  std::uint64_t contended;    ///< turns that were not taken: another thread was at it
+  std::uint64_t contended;    ///< calls of progress() that found the lock held
   /// Operations that the provider has accepted, by Work::Kind; of a cut work each chunk.
   std::array<std::uint64_t, Work::kKindCount> operations;
   std::uint64_t operations_of(Work::Kind kind) const noexcept {
@@ -48,9 +48,9 @@ struct VciCounts {
 //    room. All works posted after it on the same link follow it. Other links do not wait.
 // 3. Operation::complete and on_immediate run with the lock held. They may post(): it queues, and
 //    goes out before the lock is released.
-// 4. Works of a link are handed on in the order in which they have got or found the lock. A cut
-//    write_immediate hands on its last chunk when its others are complete; later works do not wait
-//    for that.
+// 4. The provider gets the works of a link in the order in which their posters took the lock or
+//    queued on it. Of a cut write_immediate it gets the last chunk when the others are complete;
+//    later works do not wait for that.
 // 5. A work that waits for others to join it (coalesce()) is posted before anything that is posted
 //    later, and in each turn: so a work behind it never waits for another post.
 class Vci final {
@@ -101,12 +101,20 @@ class Vci final {
     unlock_or_leave();
     return does_run;
   }
-  /// Does a work wait for others? Only the thread that has posted last knows. relaxed: a hint
+  /// Does a work wait for others? Exact in the thread that has posted last. relaxed: a hint
   bool has_joinable() const noexcept { return has_joinable_.load(std::memory_order_relaxed); }
-  /// One turn, unless another thread is at it. @return completions and immediates that were served
+  /// One turn, unless another thread holds the lock. @return completions and immediates served
   std::uint32_t progress() noexcept { return progress(kPollMost); }
   /// The same, of at most `most` completions, and as many records of each watched link.
   std::uint32_t progress(std::uint32_t most) noexcept;
+  /// Would a turn find nothing? Without the lock: a hint. False also where only a turn knows.
+  bool looks_idle() const noexcept LARKLANE_NOT_FOLLOWED {
+    // relaxed: hints
+    return !has_deferred_.load(std::memory_order_relaxed) && !has_joinable() &&
+           owned_endpoint_->looks_empty() && receiver_.looks_empty();
+  }
+  /// The same, but waits for the lock: leaves no arrival to a thread that is about to release it.
+  std::uint32_t progress_patiently() noexcept;
   /// Its endpoint is dead: each post fails, and nothing more arrives. acquire: pairs with
   /// turn_locked()'s release; earlier arrivals are served.
   bool is_dead() const noexcept { return is_dead_.load(std::memory_order_acquire); }
@@ -123,7 +131,7 @@ class Vci final {
   bool own() noexcept;
   /// All threads share it again. By any thread. @pre no thread posts or makes progress on it
   void disown() noexcept;
-  /// Another thread has it for itself.
+  /// Another thread owns it.
   bool is_anothers() const noexcept LARKLANE_NOT_FOLLOWED { return lock_.is_anothers(); }
 
   // To set up and to sleep: these wait for the lock, so not from Operation::complete or
@@ -145,14 +153,24 @@ class Vci final {
     post_joinable_locked();
     unlock();
   }
+  /// The same, unless another thread holds the lock. False: `change` did not run.
+  template <class Change>
+  bool try_exclusively(Change&& change) LARKLANE_NOT_FOLLOWED {
+    const ProcessSection section;
+    if (!lock_.try_lock()) return false;
+    change();
+    post_joinable_locked();
+    unlock_or_leave();
+    return true;
+  }
   /// As net::Endpoint's.
   int wait_fd() noexcept;
   /// As net::Endpoint's: before a sleep. False: do not sleep, call progress().
   bool arm(net::Wake wake);
-  /// As net::Endpoint's. Thread-safe, without the lock: the endpoint is never another one.
+  /// As net::Endpoint's. Takes no lock: create() sets the endpoint, and it never changes.
   bool does_all_wake() const noexcept { return owned_endpoint_->does_all_wake(); }
 
-  /// Of each thread that makes progress, or tries to.
+  /// Turns of all threads so far, and calls that found the lock held.
   std::uint64_t turns() const noexcept {
     return counters_.polls.load(std::memory_order_relaxed) +  // relaxed: statistics
            contended_.load(std::memory_order_relaxed);
@@ -172,8 +190,8 @@ class Vci final {
     Work* work = nullptr;
     Chunk* next = nullptr;  // while it is free
   };
-  /// Of all works together: enough for several large transfers to overlap, few enough to be had
-  /// for nothing where none is ever cut.
+  /// Of all works together: enough for several large transfers to overlap, few enough to cost a
+  /// lane that cuts no work little memory.
   static constexpr std::size_t kChunkCount = 16;
   /// Completions and immediates of one turn: bounds how long posts of others wait in the queue.
   static constexpr std::uint32_t kPollMost = 32;
@@ -209,6 +227,10 @@ class Vci final {
   std::uint32_t look_again_locked(std::uint32_t most) noexcept LARKLANE_REQUIRES(lock_);
   std::uint32_t turn_locked(std::uint32_t most = kPollMost) noexcept LARKLANE_REQUIRES(lock_);
   void accept_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_);
+  void defer_locked(Work& work) noexcept LARKLANE_REQUIRES(lock_) {
+    deferred_.push_back(work);
+    has_deferred_.store(true, std::memory_order_relaxed);  // relaxed: a hint
+  }
   /// Before all that is posted after it.
   void post_joinable_locked() noexcept LARKLANE_REQUIRES(lock_) {
     if (joinable_ != nullptr) [[unlikely]]
@@ -232,16 +254,16 @@ class Vci final {
   void free_chunk_locked(Chunk& chunk) noexcept LARKLANE_REQUIRES(lock_);
   static void chunk_complete(net::Operation& operation, Status status);
 
-  // The line that all posters write.
+  // The cache line that all posters write.
   alignas(kOwnLineBytes) LaneLock lock_;
 
-  // The line that only the holder needs.
+  // The cache line that only the lock's holder needs.
   alignas(kOwnLineBytes) net::Endpoint* endpoint_ LARKLANE_GUARDED_BY(lock_) = nullptr;
   net::Receiver& receiver_ LARKLANE_GUARDED_BY(lock_);
   WaitingWorks deferred_ LARKLANE_GUARDED_BY(lock_);  // each link's first one waits for a poll
   std::atomic<bool> is_dead_{false};
-  std::atomic<bool> has_joinable_{false};
-  const bool do_polls_move_;                             // peers' writes
+  std::atomic<bool> has_joinable_{false}, has_deferred_{false};
+  const bool do_polls_move_;                             // Limits::is_progress_manual
   Status dead_ LARKLANE_GUARDED_BY(lock_);               // why the endpoint is dead
   Work* joinable_ LARKLANE_GUARDED_BY(lock_) = nullptr;  // waits for others
   Chunk* free_chunks_ LARKLANE_GUARDED_BY(lock_) = nullptr;

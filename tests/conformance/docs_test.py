@@ -8,6 +8,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+BINDINGS = {"mpif_h": "fortran_integer.F90", "mpi_module": "fortran_integer.F90", "mpi_f08": "fortran_f08.f90"}
+
 
 def main() -> int:
     listed = subprocess.run([sys.argv[1], "--list"], check=True, capture_output=True, text=True)
@@ -19,6 +21,9 @@ def main() -> int:
     else:  # the programs beside the suite
         for source in pathlib.Path(__file__).parent.glob("p2p/*.c"):
             cases.update(re.findall(r'"(?:ok )?(PX\d_\w+)"', source.read_text()))
+        for binding, source in BINDINGS.items():
+            rules = re.findall(r"report\('(FO\d)'\)", (pathlib.Path(__file__).parent / "p2p" / source).read_text())
+            cases.update(f"{rule}_{binding}" for rule in rules)
     named = set(re.findall(r"`([A-Z]{1,2}\d*_\w+)`", (ROOT / "docs/user" / page).read_text()))
     for name in sorted(cases - named):
         print(f"docs/user/{page} does not name {name}")

@@ -17,37 +17,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/config.hpp"
-#include "net/registry.hpp"
+#include "bounds.hpp"
+#include "shm_job.hpp"
 #include "steps.hpp"
-#include "unit/msg_job.hpp"
 
 namespace larklane::cost {
 namespace {
 
 using msg::Job;
 using msg::JobProcess;
-
-constexpr const char* kNothing = "nothing";
-constexpr int kWarmup = 40, kRepeats = 21;
-
-Job::Options over_shm() {
-  Job::Options options;
-  options.lane = {};  // as a context has them
-  options.cells = 1024;
-  options.decorate = [](std::unique_ptr<net::Fabric>, int) {
-    std::string reason;
-    auto fabric = net::open_fabric_named(Config(), "shm", &reason);
-    return std::move(fabric).value();
-  };
-  return options;
-}
-
-/// docs/user/messages.md has the same numbers. Read-modify-writes: the locks are among them.
-struct Most {
-  const char* name;
-  std::uint64_t instructions, atomics, lines_written;
-};
 
 /// Two processes that talk.
 class Talk {
@@ -341,21 +319,6 @@ class Talk {
   std::byte long_[512]{}, long_received_[512]{};
 };
 
-/// Of most repeats: now and then a turn polls more, or gives credit back.
-template <class Number>
-std::uint64_t median(const std::vector<Steps>& all, Number&& number) {
-  std::vector<std::uint64_t> values;
-  for (const Steps& steps : all) values.push_back(number(steps));
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
-}
-template <class Number>
-std::uint64_t most_of(const std::vector<Steps>& all, Number&& number) {
-  std::uint64_t most = 0;
-  for (const Steps& steps : all) most = std::max(most, number(steps));
-  return most;
-}
-
 /// The additional instructions of the C library's copies of 512 B with vectors of 32 bytes, not 64.
 std::uint64_t more_for_copies() {
 #ifdef __x86_64__
@@ -365,6 +328,7 @@ std::uint64_t more_for_copies() {
 #endif
 }
 
+/// docs/user/messages.md has the same numbers.
 const Most kMost[] = {
     {"lookup of a lane", 11, 0, 0},
     {"lookup of a connection", 18, 0, 0},
@@ -427,32 +391,11 @@ constexpr Most kMostOfOwner[] = {
 };
 
 void expect_bounded(Talk::Use use, std::span<const Most> bounds) {
-  const auto all = steps_of([use, bounds] {
-    Talk talk(use, bounds);
-    return talk.run() && !testing::Test::HasFailure();
-  });
-  ASSERT_EQ(all.size(), bounds.size() + 1);
-  const std::uint64_t nothing =
-      median(all.at(kNothing), [](const Steps& steps) { return steps.instructions; });
-  std::printf("%-40s %22s %16s %16s\n", "", "instructions, at most", "atomics", "lines written");
-  for (const Most& most : bounds) {
-    SCOPED_TRACE(most.name);
-    ASSERT_TRUE(all.contains(most.name));
-    const std::vector<Steps>& each = all.at(most.name);
-    const std::uint64_t instructions =
-        median(each, [](const Steps& steps) { return steps.instructions; }) - nothing;
-    const std::uint64_t atomics = median(each, [](const Steps& steps) { return steps.atomics; });
-    const std::uint64_t lines =
-        median(each, [](const Steps& steps) { return steps.lines_written.size(); });
-    std::printf("%-40s %14lu, %6lu %8lu, %6lu %8lu, %6lu\n", most.name, instructions,
-                most.instructions, atomics, most.atomics, lines, most.lines_written);
-    EXPECT_LE(instructions, most.instructions);
-    EXPECT_LE(atomics, most.atomics);
-    EXPECT_LE(lines, most.lines_written);
-    EXPECT_GE(each.size(), std::size_t{kRepeats});
-    EXPECT_EQ(most_of(each, [](const Steps& steps) { return steps.system_calls; }), 0u);
-    EXPECT_EQ(most_of(each, [](const Steps& steps) { return steps.allocations; }), 0u);
-  }
+  expect_bounded(steps_of([use, bounds] {
+                   Talk talk(use, bounds);
+                   return talk.run() && !testing::Test::HasFailure();
+                 }),
+                 bounds, kRepeats);
 }
 
 TEST(Steps, ACopyWritesLinesThere) {

@@ -23,6 +23,8 @@ OWNED, NATIVE = "carried by Larklane, with", "left to the MPI: "
 HOOK, NO_HOOK = f"{OWNED} the MPI's progress hook", f"{OWNED}out a progress hook in the MPI"
 # Hides the death of a rank from the launcher until another one is over: launchers kill the remaining ranks, some even with an option against it.
 KEEP = 'over=$1; shift; "$@"; if [ $? = 137 ]; then until [ -e "$over" ]; do sleep 0.05; done; else touch "$over"; fi'
+# The launcher learns of a rank's death after 2 s.
+LATE = '"$@"; status=$?; if [ $status = 137 ]; then sleep 2; fi; exit $status'
 # Rank $1 gets the variable $2, or runs without Larklane.
 ONE = ('odd=$1; what=$2; shift 2; if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = "$odd" ]; then '
        'if [ "$what" = without ]; then shift 2; else export "$what"; fi; fi; exec "$@"')
@@ -33,6 +35,7 @@ class Bench(stub_test.Bench):
         super().__init__(build, scratch, mpi)
         self.world = self.compile("world", HERE / "agreement/world.c", compiler=self.mpi.wrapper)
         self.fault = self.compile("fault_at.so", HERE / "agreement/fault_at.c", flags=("-shared", "-fPIC", "-ldl"))
+        self.driver = self.compile("libcuda.so.1", HERE / "agreement/driver.c", flags=("-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"))
 
     def run(self, *arguments, before=(), ranks=RANKS, status=0, **env):
         """A launch; before: words before `larklane run`."""
@@ -42,9 +45,10 @@ class Bench(stub_test.Bench):
         expect(status is None or outcome.status == status, f"status {outcome.status}, not {status}", outcome.output)
         return outcome
 
-    def struck(self, fault, *arguments, is_kept=False, **env):
+    def struck(self, fault, *arguments, is_kept=False, before=(), **env):
         """A launch with a fault of fault_at.c."""
-        before = ["sh", "-c", KEEP, "keep", str(self.scratch / "over")] if is_kept else []
+        if is_kept:
+            before = ["sh", "-c", KEEP, "keep", str(self.scratch / "over")]
         (self.scratch / "over").unlink(missing_ok=True)
         return self.run(*arguments, before=[*before, "env", f"LD_PRELOAD={self.fault}", f"FAULT_AT={fault}"], **env)
 
@@ -104,6 +108,11 @@ def native(bench):
         expect_native(with_one(odd, "LARKLANE_P2P=off"), others(odd), 1 if odd == 0 else 0, f"rank {odd} has option p2p off; remedy: ")
     for odd in (0, 3):
         expect_native(with_one(odd, "LARKLANE_VCI_COUNT_MAX=3"), range(RANKS), 0, r"rank \d has other values of vci_count_max")
+    for odd in (0, 4):
+        expect_native(with_one(odd, f"LD_PRELOAD={bench.driver}"), range(RANKS), 0, f"rank {odd} has a GPU's driver loaded")
+    by_hand = launch.launch(bench.mpi, 2, ["env", f"LD_PRELOAD={bench.preload}", str(bench.world)], 60, {"LARKLANE_P2P": "on"})
+    expect(by_hand.status == 0 and by_hand.output.count("p2p is on, but liblarklane_preload.so leaves messages to the MPI") == 2,
+           "the plain stub by hand: not said", by_hand.output)
 
 
 def faults(bench):
@@ -118,12 +127,31 @@ def faults(bench):
     expect(outcome.status != 0, "it ends well", outcome.output)
     expect("the other ranks' decision is not known: the job is aborted" in outcome.output, "no sentence", outcome.output)
     expect("initialised" not in outcome.output, "a rank goes on", outcome.output)
-    outcome = bench.struck("3:kill:32:1:after", status=None)  # the launcher ends the job
+    # The launcher ends the job as soon as it learns of the death: the parent has spoken before.
+    outcome = bench.struck("3:kill:32:1:after", before=["sh", "-c", LATE, "late"], status=None)
     expect(outcome.status != 0 and OWNED not in outcome.output, "a rank relies on the dead one", outcome.output)
+    said = re.findall(r"larklane: error: rank (\d): rank 3 has ended in MPI_Init, after its yes", outcome.output)
+    expect(said == ["1"], f"ranks {said} say why", outcome.output)
+
+
+def communicators(bench):
+    """Hints reach the engine; both sides of an intercommunicator find one id; MPI_Comm_disconnect waits for sends. Without the hook: the bell serves."""
+    bench.world = bench.compile("communicators", HERE / "agreement/communicators.c", compiler=bench.mpi.wrapper)
+    outcome = bench.run(ranks=4, LARKLANE_P2P_HOOK="off")
+    hints, sides = {}, {}
+    for rank, output in outcome.by_rank.items():
+        found = re.findall(r"communicator ([0-9a-f]{32}): messages carried by Larklane, this process is rank \d+, (\d) (remote )?processes(.*)$", output, re.M)
+        hints[rank] = [promised for _, size, remote, promised in found if size == "4" and not remote][:8]
+        for identity in {identity for identity, _, remote, _ in found if remote}:
+            sides.setdefault(identity, set()).add(rank)
+    words = [", no any source", ", no any tag", ", overtaking"]
+    wanted = ["" if keys == 5 else "".join(word for key, word in enumerate(words) if keys >> key & 1) for keys in range(8)]
+    expect(all(of_rank == wanted for of_rank in hints.values()), f"hints: {hints}", outcome.output)
+    expect(sorted(map(sorted, sides.values())) == sorted(5 * [[0, 1, 2, 3]] + 2 * [[1, 3]] + [[0, 1], [0, 2]]), f"intercommunicators: {sides}", outcome.output)
 
 
 def cases():
-    return [(case, mpi) for mpi in MPIS for case in (owned, native, faults)]
+    return [(case, mpi) for mpi in MPIS for case in (owned, native, faults, communicators)]
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ bench_test.py --build DIR MPI CASE     one case; exit status 77: skipped
 bench_test.py --list                   all of them, a line each
 """
 
-import argparse
 import json
 import math
 import os
@@ -327,7 +326,7 @@ def messages_misuse(suite):
         (2, ["--ways", "join"], "--ways join: expected some of shared own everywhere"),
         (2, ["--operation", "am"], "--operation am: an MPI has no active messages: --with larklane"),
         (2, ["--operation", "put-signal"], "--operation put-signal: an MPI has no signals of puts: --with larklane"),
-        (2, ["--operation", "shout"], "--operation: shout not in {send,put,put-signal,am}"),
+        (2, ["--operation", "shout"], "--operation: shout not in {send,put,put-signal,am,ssend}"),
         (2, ["--window", "0"], "--window"),
         (2, ["--lanes", "0"], "--lanes"),
         (2, ["--progress", "none"], "--progress: none not in {workers,dedicated}"),
@@ -576,22 +575,5 @@ SOME = ["early-bird", "halo3d", "faces"]
 LISTED = {"mpich5": [*EVERY, "hasty", "messages_hasty", "messages_misuse", "stuck", "quick", "minutes"], "openmpi5": [*EVERY, "guarded"], ABI: SOME, "mpich4": SOME, "openmpi4": [*SOME, "missing"]}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build/release")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("mpi", nargs="?", choices=launch.MPIS)
-    parser.add_argument("case", nargs="?", choices=CASES)
-    arguments = parser.parse_args()
-    if arguments.list:
-        print("\n".join(f"{mpi} {case}" for mpi, cases in LISTED.items() for case in cases))
-        return 0
-    if not launch.MPIS[arguments.mpi].installed():
-        print(f"{launch.MPIS[arguments.mpi].title} is not installed")
-        return launch.SKIP
-    CASES[arguments.case](Suite(arguments.build, arguments.mpi))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.run_cases(__doc__, CASES, LISTED, Suite))

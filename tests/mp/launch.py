@@ -134,6 +134,25 @@ def run_tests(tests: Iterable[Test], shows_all: bool = False) -> int:
     return SKIP if count == 0 else int(failed > 0)
 
 
+def run_cases(description: str, cases, listed, suite) -> int:
+    """The command line of a test with cases: runs a case of an MPI, or lists the cases of all.
+    @param cases  name -> function of a suite  @param listed  MPI -> names of its cases  @param suite  called with the build folder and the MPI"""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("mpi", nargs="?", choices=MPIS)
+    parser.add_argument("case", nargs="?", choices=cases)
+    arguments = parser.parse_args()
+    if arguments.list:
+        print("\n".join(f"{mpi} {case}" for mpi, names in listed.items() for case in names))
+        return 0
+    if not MPIS[arguments.mpi].installed():
+        print(f"{MPIS[arguments.mpi].title} is not installed")
+        return SKIP
+    cases[arguments.case](suite(arguments.build, arguments.mpi))
+    return 0
+
+
 def _marked(mark: str) -> list[int]:
     """Processes of this launch, wherever they have gone."""
     needle = f"{MARK}={mark}".encode()

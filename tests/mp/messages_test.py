@@ -235,6 +235,11 @@ SHAPES = (  # processes, words, ways
     (2, ["--ways", "own", "--window", 8, "--progress", "dedicated"], ["own", "own'"]),
     (2, ["--threads", 2, "--window", 8, "--more-follow"], ["shared", "own", "shared'"]),
 )
+SHAPES_OF_TURNS = (
+    (2, ["--threads", 2, "--window", 4, "--ways", "shared,own,one-tag"], ["shared", "own", "one-tag", "shared'"]),
+    (2, ["--threads", 2, "--window", 4, "--ways", "funneled"], ["funneled", "funneled'"]),
+    (4, ["--threads", 2, "--ways", "everywhere"], ["everywhere", "everywhere'"]),
+)
 
 
 def rates(bench):
@@ -252,6 +257,16 @@ def rates(bench):
                     expect(all(len(values) == 3 and min(values) > 0 for values in samples.values()), series["way"], output)
             for name in ("LARKLANE_MEET", "LARKLANE_JOB"):
                 expect(name not in record["context"]["environment"], f"{name} is in the record", output)
+
+
+def turns(bench):
+    """`larklane bench message-turns`: threads whose sides work in turns; received bytes are checked from end to end."""
+    for count, words, ways in SHAPES_OF_TURNS:
+        output, record = measured(bench, count, "message-turns", "--sizes", "8,300", *words)
+        for point in record["points"]:
+            expect([series["way"] for series in point["series"]] == ways, "ways", output)
+            for series in point["series"]:
+                expect(series["wrong"] == 0 and set(series["samples"]) == {"message_ns", "post_ns", "send_ns", "wait_ns", "helped_turns"}, series["way"], output)
 
 
 CALLS = {"system_calls", "first_system_calls", "second_system_calls"}
@@ -441,6 +456,7 @@ def cases():
         *((case, name) for case in everywhere for name in ("shm", "tcp")),
         (exchanges, "tcp"),
         (switches, "shm"),
+        (turns, "shm"),
         (system_calls, "shm"),
         (stranger, "tcp"),
         (refusals, None),

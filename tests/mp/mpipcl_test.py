@@ -5,7 +5,6 @@ mpipcl_test.py --build DIR MPI CASE    one case; exit status 77: skipped
 mpipcl_test.py --list                  all of them, a line each
 """
 
-import argparse
 import os
 import pathlib
 import subprocess
@@ -67,22 +66,5 @@ CASES = {"rows": rows, "faults": faults, "misuse": misuse}
 LISTED = {"mpich5": CASES, "openmpi5": ["rows"]}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build/release")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("mpi", nargs="?", choices=launch.MPIS)
-    parser.add_argument("case", nargs="?", choices=CASES)
-    arguments = parser.parse_args()
-    if arguments.list:
-        print("\n".join(f"{mpi} {case}" for mpi, cases in LISTED.items() for case in cases))
-        return 0
-    if not launch.MPIS[arguments.mpi].installed():
-        print(f"{launch.MPIS[arguments.mpi].title} is not installed")
-        return launch.SKIP
-    CASES[arguments.case](Suite(arguments.build, arguments.mpi))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(launch.run_cases(__doc__, CASES, LISTED, Suite))

@@ -62,6 +62,20 @@ std::vector<std::uint16_t> own_ports() {
   return ports;
 }
 
+bool is_listening() {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end;
+       !error && entry != end; entry.increment(error)) {
+    const int number = std::stoi(entry->path().filename());
+    int domain = 0, accepts = 0;
+    socklen_t length = sizeof domain;
+    if (::getsockopt(number, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_INET &&
+        ::getsockopt(number, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &length) == 0 && accepts != 0)
+      return true;
+  }
+  return false;
+}
+
 Stranger::Stranger(const std::vector<std::uint16_t>& ports, std::size_t silent_count) {
   int ends[2];
   CHECK(::pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);

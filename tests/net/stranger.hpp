@@ -13,6 +13,8 @@ namespace larklane::provider_test {
 
 /// The ports of this process's sockets over TCP.
 std::vector<std::uint16_t> own_ports();
+/// Whether one of them accepts connections.
+bool is_listening();
 
 /// Thread safety: single-owner.
 class Stranger {

@@ -54,12 +54,14 @@ class Rounds {
   std::size_t count_ = 0;
 };
 
-/// While a link is at work, to each port that the process has.
+/// While a link is at work, to each port that the process has. No link awaits its peer, so no port
+/// listens.
 void stranger(Side& side) {
   Node& node = side.open_node();
   const auto link = side.open_link(node);
   Rounds rounds(side, node, *link);
   rounds.run();
+  side.wait("the listener's end", [] { return !is_listening(); });
   const auto ports = own_ports();
   Stranger stranger(ports, 2000);
   rounds.run_until([&] { return stranger.has_tried_all(); });

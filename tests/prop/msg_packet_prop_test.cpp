@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -23,7 +24,8 @@ namespace {
 
 /// One end, and the records that it has posted and received.
 struct Talker {
-  Talker(PacketSide& side, std::uint32_t cells) : end(side, cells) {
+  Talker(PacketSide& side, std::uint32_t cells, std::uint32_t first_cells)
+      : end(side, cells, first_cells) {
     end.react = [this](const PacketHeader& header, std::span<const std::byte> payload) {
       ASSERT_LT(heard, peer->posted.size());
       ASSERT_EQ(header, peer->posted[heard]) << "record " << heard;
@@ -120,13 +122,21 @@ struct Field {
     return std::make_unique<fault::Fabric>(std::move(fabric), own);
   }
   PacketLane::Options lane() {
-    return {static_cast<std::uint32_t>(1 + random.below(12)),
-            static_cast<std::uint32_t>(1 + random.below(8))};
+    const auto packets = static_cast<std::uint32_t>(1 + random.below(12));
+    packets_min = std::min(packets_min, packets);
+    const auto longest = static_cast<std::uint32_t>(1 + random.below(8));
+    record_cells = std::max(record_cells, longest);
+    return {packets, longest};
+  }
+  std::uint32_t first_cells_of(std::uint32_t cells) const {
+    const std::uint32_t first = std::bit_ceil(std::max(record_cells, 2u));
+    const bool may = !wire.limits().has_wide_immediates && packets_min > 1;
+    return may && RingShape{cells, record_cells, first}.is_legal() ? first : 0;
   }
   void add(PacketSide& side) {
     // From the smallest that both lanes' records fit in.
     const auto cells = std::uint32_t{8} << random.below(4);
-    talkers.push_back(std::make_unique<Talker>(side, cells));
+    talkers.push_back(std::make_unique<Talker>(side, cells, first_cells_of(cells)));
     talkers.back()->who = static_cast<std::uint32_t>(talkers.size() - 1);  // 0: of short headers
     talkers.back()->answers_left = random.one_in(2) ? 20 : 0;
   }
@@ -153,6 +163,7 @@ struct Field {
     }
   }
 
+  std::uint32_t packets_min = UINT32_MAX, record_cells = 0;
   loop::Random random;
   loop::Fabric wire;
   std::unique_ptr<net::Fabric> one, two;
@@ -162,9 +173,10 @@ struct Field {
 
 constexpr int kSteps = 1000;
 
-/// Of records: how many have travelled with others, how many without a head.
+/// Of records: how many have travelled with others, how many without a head. Of rings: how many
+/// have grown.
 struct Ways {
-  std::uint64_t coalesced = 0, headless = 0;
+  std::uint64_t coalesced = 0, headless = 0, grown = 0;
 };
 
 /// @param[in,out] ways  plus the counts of this run
@@ -180,6 +192,7 @@ void everything_arrives(std::uint64_t seed, const fault::Plan* plan, Ways& ways)
     posted += talker->posted.size();
   }
   EXPECT_GT(posted, 15u);
+  for (const auto& talker : field.talkers) ways.grown += talker->end.link->has_grown();
   for (const PacketSide* side : {&field.a, &field.b}) {
     ways.coalesced += side->lane->counts().coalesced;
     ways.headless += side->vci->counts().operations_of(vci::Work::Kind::small_wide);
@@ -188,6 +201,11 @@ void everything_arrives(std::uint64_t seed, const fault::Plan* plan, Ways& ways)
   // All credit has come back: there is room for a record everywhere, and a packet.
   for (const auto& talker : field.talkers) {
     auto answer = talker->post(talker->end.link->payload_bytes_max());
+    if (answer && *answer == net::Post::retry) {  // it makes the ring grow
+      EXPECT_TRUE(talker->end.link->has_grown());
+      field.settle();
+      answer = talker->post(talker->end.link->payload_bytes_max());
+    }
     ASSERT_TRUE(answer);
     ASSERT_EQ(*answer, net::Post::done);
     field.settle();
@@ -203,6 +221,7 @@ TEST(PacketLaws, EveryByteOnceAndInOrder) {
   }
   EXPECT_GT(ways.coalesced, 300u);
   EXPECT_GT(ways.headless, 60u);
+  EXPECT_GT(ways.grown, 10u);
 }
 
 // Posts that have to be made again, operations that are held back, completions and immediates that

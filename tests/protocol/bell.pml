@@ -1,10 +1,10 @@
 /* Progress while a rank is outside Larklane: the hook, the bell, and records in the sender's own heap. One pair, one lane, a ring of one
  * record from sender to receiver. Records 0 and 1 are eager; record 2 is an offer, whose send completes when the receiver has answered.
  *
- *  1. A record that finds the ring full, or the backlog in use, joins the backlog in the sender's heap; the send returns. The sender sets
- *     `flag` in shared memory, then tries the ring again: store, then look.
- *  2. A receiver moves the ring's head, then reads `flag`. If it is set, the receiver rings the sender's helper.
- *  3. The flag is cleared when the backlog is empty, under the backlog's lock.
+ *  1. A record that finds the ring full, or the backlog in use, joins the backlog in the sender's heap; the send returns. The sender then
+ *     sets `flag`, which lies in the receiver's memory.
+ *  2. A receiver that waits, and finds its ring empty and `flag` set, rings the sender's helper; again, as long as that is so.
+ *  3. The flag is cleared when the backlog is empty, in the order in which the backlog has become so.
  *  4. A sender that waits rings the receiver's helper when the head has not moved for 50 us: once a stall. A head that has moved since
  *     begins a new stall.
  *  5. A helper clears its bell, then polls.
@@ -12,7 +12,7 @@
  *     It polls until the ring is empty, and makes no MPI call.
  *  7. The progress hook, called inside the MPI with the MPI's lock held, tries every lock and waits for none: a thread that holds the lane
  *     may be entering the MPI.
- *  8. A sender drains its backlog from its own waits and, with a hook, from native calls. Its helper suffices: a receiver that makes room rings it.
+ *  8. A sender drains its backlog from its own waits and, with a hook, from native calls. Its helper suffices: a receiver that waits rings it.
  *
  * The receiver looks once, then enters a native barrier; afterwards it waits for all records. `bell`: the sender waits for its offer before
  * the barrier, and the receiver's MPI has no hook. `asleep`: all records are eager; the sender is asleep after the barrier. `hook`: as
@@ -26,16 +26,14 @@
  * @model hook -DHOOK
  * @soak bell_long -DN=5
  * @soak asleep_long -DASLEEP -DN=6
- * @mutant 1 -DASLEEP rule 1: a sender sets the flag and does not try the ring again => deadlock
- * @mutant 2 -DASLEEP rule 1: a sender tries the ring again, then sets the flag => deadlock
- * @mutant 3 -DASLEEP rule 2: a receiver reads the flag, then moves the head => deadlock
- * @mutant 4 -DASLEEP rule 2: a receiver that makes room rings no bell => deadlock
+ * @mutant 1 -DASLEEP rule 1: a sender with a backlog sets no flag => deadlock
+ * @mutant 2 -DASLEEP rule 2: a receiver that waits rings once a wait => deadlock
+ * @mutant 3 -DASLEEP rule 2: a receiver rings when it takes a record, not when it finds none => deadlock
+ * @mutant 4 -DASLEEP rule 2: a receiver that waits rings no bell => deadlock
  * @mutant 5 rule 1: a send that finds the backlog in use passes it => next == m
- * @mutant 6 -DASLEEP rule 3: the flag is cleared before the last record is in the ring => next == m
  * @mutant 7 rule 4: a waiting sender rings no bell => deadlock
  * @mutant 8 rule 4: a waiting sender rings once a wait => deadlock
  * @mutant 9 rule 5: the receiver's helper polls, then clears its bell => deadlock
- * @mutant 10 -DASLEEP rule 5: the sender's helper drains, then clears its bell => deadlock
  * @mutant 11 rule 6: the receiver's helper tries the lane's lock once => deadlock
  * @mutant 12 -DHOOK rule 7: the hook waits for the lane's lock => deadlock
  * @mutant 13 -DASLEEP rule 3: the flag is cleared with records in the backlog => deadlock
@@ -65,18 +63,8 @@ inline unlock(x) { x = false }
 inline drain() {                                   /* backlog's lock held */
   do
   :: atomic { nempty(back) && nfull(ring) ->
-#if MUTATE == 6
-       if
-       :: len(back) == 1 -> flag = false
-       :: else
-       fi
-#else
        back ? m; ring ! m; m = 0
-#endif
      }
-#if MUTATE == 6
-     ; atomic { nfull(ring) -> back ? m; ring ! m; m = 0 }
-#endif
   :: atomic { empty(back) -> flag = false; break }
 #if MUTATE == 13
   :: full(ring) -> flag = false; break
@@ -90,19 +78,13 @@ inline send(x) {
 #if MUTATE == 5
   :: atomic { nfull(ring) -> ring ! x }
 #else
-  :: atomic { !flag && nfull(ring) -> ring ! x }
+  :: atomic { empty(back) && !backlog && nfull(ring) -> ring ! x }
 #endif
   :: else ->
      lock(backlog);
      back ! x;
-#if MUTATE == 2
-     drain();
-     flag = nempty(back);
-#elif MUTATE == 1
+#if MUTATE != 1
      flag = true;
-#else
-     flag = true;
-     drain();
 #endif
      unlock(backlog)
   fi
@@ -125,41 +107,31 @@ proctype sender() {
 end:
   receiver_in;
 }
+#ifdef ASLEEP
 proctype sender_helper() {
   byte m;
 end:
   do
   :: sender_bell ->
-#if MUTATE == 10
-     lock(backlog); drain(); unlock(backlog);
-     sender_bell = false
-#else
      sender_bell = false;
      lock(backlog); drain(); unlock(backlog)
-#endif
   od
 }
+#endif
 
 /* ---- receiver ---- */
 inline take() {                                    /* lane's lock held; moves the head of one record */
-#if MUTATE == 3
-  saw = flag;
-#endif
   atomic { ring ? m; assert(next == m); next++; head++;
     if
     :: m == N - 1 -> answered = true
     :: else
-    fi; m = 0 };
-#if MUTATE != 3
-  saw = flag;
-#endif
-#if MUTATE == 4
-  saw = false;
-#endif
-  if
-  :: saw -> sender_bell = true
+    fi; m = 0 }
+#if MUTATE == 3
+  ; if
+  :: flag -> sender_bell = true
   :: else
   fi
+#endif
 }
 inline take_all() {
   do
@@ -176,7 +148,7 @@ inline poll() {
   unlock(lane)
 }
 proctype receiver() {
-  byte m; bool saw;
+  byte m; bool rang;
   poll();                                          /* looks once */
   receiver_in = true;                              /* MPI_Barrier */
 #ifdef HOOK
@@ -204,6 +176,11 @@ proctype receiver() {
   do                                               /* MPI_Waitall */
   :: next == N -> break
   :: next < N && nempty(ring) -> poll()
+#if MUTATE == 2
+  :: next < N && empty(ring) && flag && !sender_bell && !rang -> rang = true; sender_bell = true
+#elif MUTATE != 3 && MUTATE != 4
+  :: next < N && empty(ring) && flag && !sender_bell -> sender_bell = true
+#endif
   od
 #else
   assert(next == N)                                /* the offer was the last record, and its send is complete */
@@ -211,7 +188,7 @@ proctype receiver() {
 }
 #ifdef HOOK
 proctype other_thread() {                          /* of the receiver, in a wait of ours */
-  byte m; bool saw;
+  byte m;
 end:
   do
   :: nempty(ring) -> poll()
@@ -219,7 +196,7 @@ end:
 }
 #elif !defined(ASLEEP)
 proctype receiver_helper() {
-  byte m; bool saw;
+  byte m;
 end:
   do
   :: receiver_bell ->
@@ -241,7 +218,10 @@ end:
 #endif
 init {
   atomic {
-    run sender(); run sender_helper(); run receiver();
+    run sender(); run receiver();
+#ifdef ASLEEP
+    run sender_helper();
+#endif
 #ifdef HOOK
     run other_thread()
 #elif !defined(ASLEEP)

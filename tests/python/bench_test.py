@@ -137,6 +137,10 @@ class Runner(unittest.TestCase):
             "2: native 2 --ways shared,own --window 8", "larklane 2: larklane 2 --ways shared,own --window 8",
             "4: native 2 --ways everywhere --window 8", "larklane 4: larklane 2 --ways everywhere --window 8"])
 
+    def test_ordinary_messages_go_by_the_launcher_and_one_thread_for_all_is_a_launch(self) -> None:
+        self.assertEqual(self.shapes("--threads", "2", "--with", "native,ordinary", "--ways", "one-tag,funneled"), [
+            "2: native 2 --ways one-tag", "2: ordinary 2 --ways one-tag", "2: native 2 --ways funneled", "2: ordinary 2 --ways funneled"])
+
     def test_a_launcher_without_a_place_for_their_number_starts_two(self) -> None:
         self.assertEqual(self.shapes("--threads", "2", launcher="env"), [
             "native 2 --ways shared,own", "larklane 2: larklane 2 --ways shared,own",

@@ -242,6 +242,14 @@ class Traffic(unittest.TestCase):
         self.assertEqual(traffic.period("abcdefgh"), 0)
         self.assertEqual([[each.begin_ns for each in step] for step in traffic.steps_of(sends)], [[0], *([10 * at, 10 * at + 1] for at in range(1, 9))])
 
+    def test_sends_before_the_first_join_are_one_step(self) -> None:
+        """Each step ends with a join of the threads, which send many messages in it; no join comes before the first step."""
+        phases = [None, *(Phase(0, {0: 100 * at, 1: 100 * at}, 100 * at) for at in range(1, 9))]
+        sends = [message(0, 100 * at + part, phase=phases[at]) for at in range(9) for part in range(16)]
+        self.assertEqual([[each.begin_ns for each in step] for step in traffic.steps_of(sends)], [[100 * at + part for part in range(16)] for at in range(9)])
+        alone = [message(0, at, size) for at, size in enumerate((8, 16) * 6)]
+        self.assertEqual([len(step) for step in traffic.steps_of(alone)], [2] * 6)
+
 
 class Known(unittest.TestCase):
     """The costs of messages and partitions."""

@@ -84,11 +84,11 @@ class Figures(Folder):
     def test_metrics(self) -> None:
         samples = {"overhead": [1.0], "availability": [75.0], "early_bird_share": [0.25], "extra_compute_ns": [3e3],
                    "perceived_bandwidth_bps": [5e9], "rate_per_s": [8e6], "half_round_trip_ns": [250.0],
-                   "exchange_ns": [2e3], "fetch_ns": [4e3], "time_ns": [6e3]}
+                   "exchange_ns": [2e3], "fetch_ns": [4e3], "time_ns": [6e3], "message_ns": [90.0]}
         [case] = measured(self.load(golden.record("availability", golden.point(8, 4, golden.series("join", samples)))))
         found = {name: metric.values(case)[0] for name, metric in HEADLINES.items()}
         self.assertEqual(found, {"overhead": 1, "availability": 75, "early-bird": 25, "recv-compute": 3, "perceived-bandwidth": 5000, "message-rate": 8, "lanes": 8,
-                                 "message-latency": 0.25, "stencil": 2, "ebms": 4, "bspmm": 6})
+                                 "message-latency": 0.25, "message-turns": 90, "stencil": 2, "ebms": 4, "bspmm": 6})
 
     def test_wrong_data_is_not_drawn(self) -> None:
         ways = [golden.series("join", {"overhead": [1]}), golden.series("rma", {"overhead": [1]}, wrong=1)]

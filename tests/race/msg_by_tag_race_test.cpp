@@ -1,5 +1,5 @@
-// Threads of two processes send on lanes by tag to threads of a third one, which receive, probe and
-// cancel. An oracle of vector clocks checks that no match overtakes a message that happened before.
+// Threads of two processes send, and cancel sends, on lanes by tag to threads of a third one, which
+// receive, probe and cancel. An oracle of vector clocks checks that no match overtakes a message that happened before.
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -136,7 +136,19 @@ class Torture {
   struct Sent {
     std::vector<std::byte> bytes;
     Pending* pending;
+    Body body;
   };
+  /// It is never received.
+  void cancel_one(std::vector<Sent>& sent, std::vector<Body>& cancelled, loop::Random& random) {
+    if (sent.empty()) return;
+    const std::size_t at = random.below(sent.size());
+    if (!Communicator::cancel(*sent[at].pending)) return;
+    if (!outcome(*sent[at].pending).is_cancelled) fail("a cancelled send is not done");
+    release(*sent[at].pending);
+    cancelled.push_back(sent[at].body);
+    sent.erase(sent.begin() + static_cast<std::ptrdiff_t>(at));
+    matched_.fetch_add(1, std::memory_order_relaxed);
+  }
   static void reap(std::vector<Sent>& sent) {
     std::erase_if(sent, [](const Sent& one) {
       if (!is_done(*one.pending)) return false;
@@ -162,10 +174,11 @@ class Torture {
       std::memcpy(message.data(), &body, sizeof body);
       jitter(random);
       auto posted = communicator.send(kSources, tag, {message.data(), bytes},
-                                      random.one_in(16) ? Mode::synchronous : Mode::standard);
+                                      random.one_in(8) ? Mode::synchronous : Mode::standard);
       if (!posted) return fail("a send fails");
       ++mine[t][tag];
-      if (*posted != nullptr) sent.push_back({std::move(message), *posted});
+      if (*posted != nullptr) sent.push_back({std::move(message), *posted, body});
+      if (random.one_in(16)) cancel_one(sent, cancelled_[s][t], random);
       if (random.one_in(8)) (void)communicator.poll();
       while (i * case_.senders * kSources > matched_.load(std::memory_order_relaxed) + kWindow &&
              !is_stopped()) {
@@ -234,7 +247,7 @@ class Torture {
     if (taken == nullptr) return false;
     std::array<std::byte, kBytesMax> into;
     Pending& pending = **Communicator::receive(*taken, {into.data(), into.size()});
-    while (!is_done(pending)) (void)all_[kSources]->poll(&pending);
+    while (!is_done(pending)) (void)poll(pending);
     release(pending);
     *got = body_of(into.data(), seen);
     note(me, {from, tag, begin, end, false, *got});
@@ -274,7 +287,7 @@ class Torture {
     } else if (choice < 44) {
       if (one.pending != nullptr && random.one_in(4)) (void)Communicator::cancel(*one.pending);
     } else if (choice < 54) {
-      (void)all_[kSources]->poll(one.pending);
+      (void)(one.pending == nullptr ? all_[kSources]->poll() : poll(*one.pending));
     } else {
       (void)job_.at(kSources).engine->progress_all();
     }
@@ -305,7 +318,7 @@ class Torture {
     for (Slot& one : mine) {
       if (one.pending != nullptr) (void)Communicator::cancel(*one.pending);
       for (int i = 0; i < 100'000 && one.pending != nullptr && !is_done(*one.pending); ++i)
-        (void)all_[kSources]->poll(one.pending);
+        (void)poll(*one.pending);
     }
     reap(me, mine);
   }
@@ -326,6 +339,11 @@ class Torture {
         ASSERT_EQ(begin, 0u) << "a message is received twice";
         begin = event.begin;
       }
+    for (const auto& of_source : cancelled_)
+      for (const auto& of_thread : of_source)
+        for (const Body& body : of_thread)
+          ASSERT_EQ(begins[body.source][body.thread][body.tag][body.nth], 0u)
+              << "a cancelled message is received";
     for (auto& of_source : begins)
       for (auto& of_thread : of_source)
         for (auto& of_tag : of_thread)
@@ -348,6 +366,7 @@ class Torture {
   Job job_;
   std::vector<Communicator*> all_;
   std::array<std::array<Meeting, 2>, kSources> meetings_;
+  std::array<std::array<std::vector<Body>, kThreadsMost>, kSources> cancelled_;
   std::vector<std::vector<Event>> events_;
   std::atomic<std::uint64_t> matched_{0}, tick_{1};
   std::atomic<const char*> error_{nullptr};

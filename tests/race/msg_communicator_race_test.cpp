@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 4, kTags = 3;  // two threads a process
 constexpr int kSteps = 400;
-constexpr std::size_t kBytesMax = 3000;
+constexpr std::size_t kBytesMax = 3000, kLast = 8;
 using Mode = Communicator::Mode;
 
 struct Head {
@@ -35,6 +35,7 @@ struct Sent {
   Pending* pending = nullptr;
   int to = 0;
   std::uint32_t communicator = 0, tag = 0;
+  bool is_cancelled = false;
 };
 struct Received {
   int from = kAnySource;
@@ -96,7 +97,9 @@ class Field {
     if (what < 16) return receive(thread, communicator, random);
     if (what < 18) return probe(thread, communicator, random);
     Thread& mine = threads_[thread];
-    if (what == 18 && !mine.received.empty()) {
+    if (what == 18 && !mine.sent.empty() && random.one_in(2)) {
+      cancel(*mine.sent[mine.sent.size() - 1 - random.below(std::min(mine.sent.size(), kLast))]);
+    } else if (what == 18 && !mine.received.empty()) {
       Received& one = *mine.received[random.below(mine.received.size())];
       if (one.pending != nullptr) (void)Communicator::cancel(*one.pending);
     }
@@ -116,10 +119,19 @@ class Field {
     std::memcpy(sent.bytes.data(), &head, sizeof head);
     auto posted = at(thread, communicator)
                       .send(sent.to, sent.tag, {sent.bytes.data(), bytes},
-                            random.one_in(8) ? Mode::synchronous : Mode::standard);
+                            random.one_in(4) ? Mode::synchronous : Mode::standard);
     ASSERT_TRUE(posted);
     sent.pending = *posted;
     if (sent.pending == nullptr) std::fill(sent.bytes.begin(), sent.bytes.end(), std::byte{});
+  }
+  /// No byte is read after it.
+  static void cancel(Sent& sent) {
+    if (sent.pending == nullptr || !Communicator::cancel(*sent.pending)) return;
+    EXPECT_TRUE(is_done(*sent.pending));
+    EXPECT_TRUE(outcome(*sent.pending).is_cancelled);
+    release(*std::exchange(sent.pending, nullptr));
+    sent.is_cancelled = true;
+    std::fill(sent.bytes.begin(), sent.bytes.end(), std::byte{});
   }
   void choose(Received& one, std::uint32_t communicator, loop::Random& random) const {
     one.communicator = communicator;
@@ -236,8 +248,9 @@ class Field {
       EXPECT_EQ(sent.tag, one.message.tag);
       ++times[one.message.thread][one.message.index];
     });
-    for (const auto& of_thread : times)
-      for (const int count : of_thread) ASSERT_EQ(count, 1);
+    for (std::uint32_t t = 0; t < kThreads; ++t)
+      for (std::size_t i = 0; i < times[t].size(); ++i)
+        ASSERT_EQ(times[t][i], threads_[t].sent[i]->is_cancelled ? 0 : 1);
   }
   /// Of two receives of one thread, the earlier one r, and two messages of one thread, the earlier
   /// one m: if r fits m, it is not so that r has got the other one and m the other receive.

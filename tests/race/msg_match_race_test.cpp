@@ -215,6 +215,28 @@ TEST(MatchRace, ALazyEngineGrowsUnderInserts) {
   }
 }
 
+// The first thread inserts without a lock, and grows the engine, until a second one takes all
+// locks.
+TEST(MatchRace, AnOwnerGrowsWhileAnotherTakesAllLocks) {
+  for (std::uint32_t seed = 1; seed <= 400; ++seed) {
+    Field field(Kind::lazy, 1);
+    std::atomic<std::uint32_t> inserted{0};
+    together(2u, [&](std::uint32_t t) {
+      if (t == 1)  // relaxed: no data goes with it
+        while (inserted.load(std::memory_order_relaxed) < seed % 64 + 1) std::this_thread::yield();
+      for (std::uint32_t i = 0; i < 100; ++i) {
+        if (t == 1 && i == 0) (void)field.engine->counts();
+        Message& message = field.message(t, i);
+        message.rank = t;
+        message.tag = i;
+        field.insert(message);
+        if (t == 0) inserted.store(i + 1, std::memory_order_relaxed);
+      }
+    });
+    ASSERT_EQ(field.engine->counts().waiting, 200u);
+  }
+}
+
 // A rank dies while receives are posted for it: the poster checks after it has inserted. None waits
 // for ever, each is given back once.
 void dead_rank(Kind kind, std::uint64_t seed) {

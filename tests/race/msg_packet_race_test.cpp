@@ -57,16 +57,17 @@ void post(PacketEnd& end, const PacketHeader& header, bool is_assembled, bool mo
 
 /// @param does_sender_turn  false: no thread makes a turn of the sender's lane, but for a post that
 /// has to be made again; one way only
+/// @param first_cells  not 0: the rings of the posting sides grow
 void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells, bool both_ways,
-              bool does_sender_turn = true) {
+              bool does_sender_turn = true, std::uint32_t first_cells = 0) {
   SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
   loop::Fabric::Options network;
   network.seed = seed;
   network.limits.small_bytes_max = 32;
   network.limits.first_word_last_bytes_max = seed % 2 == 0 ? UINT64_MAX : 0;
-  network.limits.has_wide_immediates = seed % 4 < 2;
-  PacketPair pair(network, lane, cells, cells);
-  PacketEnd c(pair.sides[0], cells), d(pair.sides[1], cells);
+  network.limits.has_wide_immediates = first_cells == 0 && seed % 4 < 2;
+  PacketPair pair(network, lane, cells, cells, first_cells);
+  PacketEnd c(pair.sides[0], cells, first_cells), d(pair.sides[1], cells, first_cells);
   c.connect(d);
   d.connect(c);
   PacketEnd* const from[2][kPairs] = {{&pair.a, &c}, {&pair.b, &d}};
@@ -117,6 +118,9 @@ void exchange(std::uint64_t seed, PacketLane::Options lane, std::uint32_t cells,
   pair.settle();
   EXPECT_TRUE(c.link->is_quiet());
   EXPECT_TRUE(d.link->is_quiet());
+  for (std::uint32_t side = 0; side < speaking; ++side)
+    for (const PacketEnd* const end : from[side])
+      EXPECT_EQ(end->link->has_grown(), first_cells != 0);
   c.link.reset();
   d.link.reset();
 }
@@ -126,6 +130,15 @@ TEST(PacketRace, ThreadsOnTheSamePairs) {
     exchange(seed, {8, 4}, 16, false);
     exchange(seed, {8, 4}, 16, true);
     exchange(seed, {64, 2}, 64, true);
+  }
+}
+
+// A ring grows between the posts of threads.
+TEST(PacketRace, RingsGrow) {
+  for (const std::uint64_t seed : seeds(21, 40)) {
+    exchange(seed, {64, 4}, 64, false, true, 8);
+    exchange(seed, {64, 2}, 16, true, true, 4);
+    exchange(seed, {8, 4}, 1024, true, true, 4);
   }
 }
 

@@ -12,17 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "capi_checks.hpp"
 #include "larklane/larklane.h"
 
 namespace {
-
-/// Expects that `call` was refused with `error`, and with that name.
-void expect_refused(int status, int error, const std::string& text) {
-  EXPECT_EQ(status, error) << larklane_error_name(status);
-  EXPECT_NE(std::string(larklane_last_error()).find(text), std::string::npos)
-      << larklane_last_error() << "\nwanted: " << text;
-}
-void expect_ok(int status) { EXPECT_EQ(status, 0) << larklane_last_error(); }
 
 class CapiTest : public testing::Test {
  public:

@@ -335,5 +335,28 @@ TEST(Agreement, ReasonsNameTheRankAndTheRemedy) {
             std::string::npos);
 }
 
+TEST(Agreement, ParentReportsAnEndThatOthersRelyOn) {
+  struct NoLines final : Lines {
+    Objection absence(int) override { return Objection::none; }
+    bool connect(int) override { return true; }
+    void send(int, BallotKind, const Ballot&) override {}
+  };
+  for (int votes = 0; votes <= 4; ++votes) {  // of both children, in two rounds
+    NoLines lines;
+    Agreement root(0, 3, {}, lines);
+    root.agree(1);
+    for (int vote = 0; vote < votes; ++vote) {
+      if (vote == 2) root.agree(2);
+      root.on_ballot(BallotKind::vote, {.terms = {},
+                                        .from = 1 + vote % 2,
+                                        .objector = -1,
+                                        .round = static_cast<std::uint8_t>(1 + vote / 2),
+                                        .is_yes = 1,
+                                        .objection = 0});
+    }
+    EXPECT_EQ(root.on_ended(1), votes >= 1 && votes <= 3) << votes;
+  }
+}
+
 }  // namespace
 }  // namespace larklane::mpi::p2p

@@ -84,6 +84,48 @@ TEST(MpiHandleTable, NewHandlesBesideOneThatStaysDoNotFillIt) {
   EXPECT_EQ(table.size(), 1u);
 }
 
+TEST(MpiHandleTable, NoBitsMeetARemovedSlot) {
+  HandleTable table;
+  // Neighbours in a table of 64 slots: the first one's slot remains removed before the other's.
+  for (std::uint64_t handle = 2; handle < 200; ++handle)
+    for (std::uint64_t neighbour = 2; neighbour < 200; ++neighbour) {
+      if (neighbour == handle) continue;
+      table.insert(handle, object(handle));
+      table.insert(neighbour, object(neighbour));
+      table.remove(handle);
+      for (const std::uint64_t bits :
+           {std::uint64_t{0}, std::uint64_t{1}, ~std::uint64_t{0}, handle})
+        ASSERT_EQ(table.find(bits), nullptr) << bits << " beside " << handle << ", " << neighbour;
+      ASSERT_EQ(table.find(neighbour), object(neighbour));
+      table.remove(neighbour);
+    }
+}
+
+TEST(MpiHandleTable, KeysOfRemovedSlotsAreHandlesLikeOthers) {
+  constexpr std::uint64_t kInverse = 0xF1DE83E19937733Du;  // of the factor of the hash
+  HandleTable table;
+  table.insert(7, object(7));
+  for (std::uint64_t slot = 0; slot < 64; ++slot) {
+    const std::uint64_t key = (slot << 58 | 1) * kInverse;
+    for (std::uint64_t other = 2; other < 200; ++other) {
+      if (other == 7) continue;
+      table.insert(other, object(other));
+      ASSERT_EQ(table.find(key), nullptr);
+      table.insert(key, object(key));
+      table.remove(other);
+      ASSERT_EQ(table.find(key), object(key)) << slot << " " << other;
+      ASSERT_EQ(table.find(other), nullptr);
+      table.insert(other, object(other));
+      table.remove(key);
+      ASSERT_EQ(table.find(key), nullptr) << slot << " " << other;
+      ASSERT_EQ(table.find(other), object(other));
+      table.remove(other);
+    }
+  }
+  EXPECT_EQ(table.size(), 1u);
+  EXPECT_EQ(table.values(), std::vector<void*>{object(7)});
+}
+
 TEST(MpiHandleTable, RemovingAnAbsentHandleDoesNothing) {
   HandleTable table;
   table.insert(10, object(10));

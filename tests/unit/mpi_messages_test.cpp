@@ -4,9 +4,11 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -60,6 +62,9 @@ class RankOfTwo final : private control::Handler {
     plane_.reset();
   }
 
+  /// By other threads: the program makes no call.
+  std::uint64_t helper_wakeups() const { return plane_->counters().helper_wakeups; }
+
   msg::Communicator* communicator = nullptr;
 
  private:
@@ -92,10 +97,32 @@ class TwoRanks : public testing::Test {
   bool completes(msg::Pending* pending, int rank) {
     return pending == nullptr || comes([&] {
              of(1 - rank).progress();
-             of(rank).progress(pending);
+             msg::progress(*pending);
              return msg::is_done(*pending);
            });
   }
+  /// Only rank `by` makes progress.
+  bool completes_by(msg::Pending* pending, int by) {
+    return pending == nullptr || comes([&] {
+             of(by).progress();
+             return msg::is_done(*pending);
+           });
+  }
+  void wait_in_vain(int by, std::chrono::milliseconds time) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < until) of(by).progress();
+  }
+  msg::Pending* send(int from, std::vector<std::byte>& bytes,
+                     msg::Communicator::Mode mode = msg::Communicator::Mode::standard) {
+    auto sent = of(from).send(1 - from, kTag, {bytes.data(), bytes.size()}, mode);
+    EXPECT_TRUE(sent);
+    return sent ? *sent : nullptr;
+  }
+  msg::Pending& receive(int at, int from, std::vector<std::byte>& bytes) {
+    return **of(at).receive(from, kTag, {bytes.data(), bytes.size()});
+  }
+  void leave(int rank) { ranks_[rank].reset(); }
+  std::uint64_t helper_wakeups(int rank) const { return ranks_[rank]->helper_wakeups(); }
   /// From rank `from` to the other one.
   void pass(int from, std::size_t bytes) {
     std::vector<std::byte> sent(bytes, std::byte{1});
@@ -122,6 +149,94 @@ TEST_F(TwoRanks, MessagesUseThePlaneOfAnotherOwner) {
 }
 
 TEST_F(TwoRanks, AWorldWithoutMessagesSaysGoodbye) {}
+
+TEST_F(TwoRanks, AWaitingSenderWakesTheReceiversHelper) {
+  using Mode = msg::Communicator::Mode;
+  for (const Mode mode : {Mode::synchronous, Mode::standard})
+    for (int time = 0; time < 3; ++time) {  // a wait rings more than once
+      const std::size_t bytes = mode == Mode::synchronous ? 8 : std::size_t{1} << 20;
+      std::vector<std::byte> sent(bytes, std::byte{1}), got(bytes);
+      msg::Pending& received = receive(1, 0, got);
+      msg::Pending* const pending = send(0, sent, mode);
+      ASSERT_TRUE(completes_by(pending, 0));
+      EXPECT_TRUE(msg::is_done(received));
+      EXPECT_EQ(sent, got);
+      msg::release(*pending);
+      msg::release(received);
+    }
+}
+
+TEST_F(TwoRanks, AWaitingReceiverWakesTheHelperOfASenderWithABacklog) {
+  pass(0, 8);
+  constexpr std::size_t kMessages = 200, kBytes = 4096;  // several rings
+  for (std::size_t nth = 0; nth < kMessages; ++nth) {
+    std::vector<std::byte> bytes(kBytes, static_cast<std::byte>(nth));
+    ASSERT_EQ(send(0, bytes), nullptr);
+  }
+  for (std::size_t nth = 0; nth < kMessages; ++nth) {
+    std::vector<std::byte> got(kBytes);
+    msg::Pending& received = receive(1, 0, got);
+    ASSERT_TRUE(completes_by(&received, 1)) << nth;
+    ASSERT_EQ(got, std::vector<std::byte>(kBytes, static_cast<std::byte>(nth)));
+    msg::release(received);
+  }
+}
+
+TEST_F(TwoRanks, AMessageSentBeforeItsLinkIsMadeComesWithoutItsSender) {
+  std::vector<std::byte> bytes(8, std::byte{1}), got(8);
+  ASSERT_EQ(send(0, bytes), nullptr);
+  msg::Pending& received = receive(1, msg::kAnySource, got);
+  ASSERT_TRUE(completes_by(&received, 1));
+  EXPECT_EQ(bytes, got);
+  msg::release(received);
+}
+
+TEST_F(TwoRanks, ARankThatLeavesWakesTheHelperThatItsMessagesWaitFor) {
+  pass(0, 8);
+  constexpr std::size_t kMessages = 100, kBytes = 4096;
+  std::vector<std::byte> bytes(kBytes, std::byte{1}), got(kBytes);
+  for (std::size_t nth = 0; nth < kMessages; ++nth) ASSERT_EQ(send(0, bytes), nullptr);
+  std::atomic<bool> has_left{false};
+  std::thread leaving([&] {
+    leave(0);
+    has_left.store(true, std::memory_order_release);  // pairs with the load below
+  });
+  if (!comes([&] { return has_left.load(std::memory_order_acquire); }))
+    std::abort();  // it can't be joined
+  leaving.join();
+  for (std::size_t nth = 0; nth < kMessages; ++nth) {
+    msg::Pending& received = receive(1, 0, got);
+    ASSERT_TRUE(completes_by(&received, 1));
+    EXPECT_TRUE(msg::outcome(received).status.ok());
+    EXPECT_EQ(got, bytes);
+    msg::release(received);
+  }
+}
+
+TEST_F(TwoRanks, HelpersSleepUnlessAPeerStalls) {
+  constexpr std::chrono::milliseconds kTime{200};
+  constexpr std::uint64_t kFew = 10;  // of some 4,000 if it rang each 50 us
+  pass(0, 8);
+  pass(1, 8);
+  std::vector<std::byte> bytes(8), got(8);
+  msg::Pending& received = receive(1, 0, got);
+  const std::uint64_t before[] = {helper_wakeups(0), helper_wakeups(1)};
+  wait_in_vain(1, kTime);  // the peer owes no answer
+  EXPECT_LE(helper_wakeups(0), before[0] + kFew);
+  EXPECT_LE(helper_wakeups(1), before[1] + kFew);
+  ASSERT_EQ(send(0, bytes), nullptr);
+  ASSERT_TRUE(completes_by(&received, 1));
+  msg::release(received);
+  // It has no receive: one ring brings it there, more don't help.
+  msg::Pending* const waiting = send(0, bytes, msg::Communicator::Mode::synchronous);
+  wait_in_vain(0, kTime);
+  EXPECT_GT(helper_wakeups(1), before[1]);
+  EXPECT_LE(helper_wakeups(1), before[1] + kFew);
+  msg::Pending& late = receive(1, 0, got);
+  ASSERT_TRUE(completes(waiting, 0) && completes(&late, 1));
+  msg::release(*waiting);
+  msg::release(late);
+}
 
 }  // namespace
 }  // namespace larklane::mpi::p2p

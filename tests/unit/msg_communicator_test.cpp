@@ -9,101 +9,23 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "msg/protocol/communicator.hpp"
-#include "net/shm/network_fabric.hpp"
-#include "unit/msg_job.hpp"
+#include "unit/communicator_job.hpp"
 
 namespace larklane::msg {
 namespace {
 
 constexpr std::uint64_t kLengths[] = {0, 1, 100, kEager, kEager + 1, 5000};
-using Mode = Communicator::Mode;
 
-ContextId id_of(std::uint64_t number) { return {number, number * 0x9e37'79b9'7f4a'7c15}; }
-UserBytes bytes_of(std::vector<std::byte>& bytes) { return {bytes.data(), bytes.size()}; }
-UserBytes bytes_of(std::uint64_t& value) {
-  return {reinterpret_cast<std::byte*>(&value), sizeof value};
-}
-
-Job::Options over_shm() {
-  Job::Options options;
-  options.decorate = [](std::unique_ptr<net::Fabric>, int) {
-    std::string reason;
-    return std::move(shm::open_network({}, &reason)).value();
-  };
-  return options;
-}
-
-class CommunicatorBase : public testing::Test {
- protected:
-  explicit CommunicatorBase(Job::Options options = {}) : job_(std::move(options)) {}
-
-  Engine& engine(int rank) { return *job_.at(rank).engine; }
-  Communicator& open(int rank, std::uint64_t number, Hints hints = {}) {
-    if (job_.options.lanes_by_tag) hints.lanes_by_tag = Hints::LanesByTag::by_visibility;
-    std::vector<int> members(static_cast<std::size_t>(job_.options.size));
-    std::iota(members.begin(), members.end(), 0);
-    auto opened = engine(rank).open(id_of(number), members, rank, hints);
-    EXPECT_TRUE(opened) << errc_name(opened.error().code());
-    return **opened;
-  }
-  std::vector<Communicator*> open_all(std::uint64_t number, const Hints& hints = {}) {
-    std::vector<Communicator*> all;
-    for (int rank = 0; rank < job_.options.size; ++rank) all.push_back(&open(rank, number, hints));
-    return all;
-  }
-  /// Null: complete.
-  static Pending* send(Communicator& from, int to, std::uint32_t tag, UserBytes bytes,
-                       Mode mode = Mode::standard) {
-    auto sent = from.send(to, tag, bytes, mode);
-    EXPECT_TRUE(sent) << errc_name(sent.error().code());
-    return sent ? *sent : nullptr;
-  }
-  static Pending& receive(Communicator& at, int from, std::int64_t tag, UserBytes to) {
-    auto posted = at.receive(from, tag, to);
-    EXPECT_TRUE(posted) << errc_name(posted.error().code());
-    return **posted;
-  }
-  Outcome finish(Pending* pending) {
-    if (pending == nullptr) return {};
-    for (int i = 0; i < 100'000 && !is_done(*pending); ++i) job_.step();
-    EXPECT_TRUE(is_done(*pending)) << "nothing comes";
-    const Outcome end = outcome(*pending);
-    if (is_done(*pending)) release(*pending);
-    return end;
-  }
-  /// A value arrives, as a message of its own.
-  void expect_value(Communicator& at, int from, std::int64_t tag, std::uint64_t wanted) {
-    std::uint64_t value = 0;
-    const Outcome end = finish(&receive(at, from, tag, bytes_of(value)));
-    EXPECT_TRUE(end.status.ok()) << errc_name(end.status.code());
-    EXPECT_EQ(value, wanted);
-  }
-
-  /// Longest message that is copied.
-  std::uint64_t eager() const { return job_.options.lanes_by_tag ? kEager - 8 : kEager; }
-
-  Job job_;
-};
-
-enum class Lanes { one, by_tag };
-Job::Options options_of(Lanes lanes) {
-  if (lanes == Lanes::one) return {};
-  Job::Options options = over_shm();
-  options.lanes.count_max = 4;
-  options.lanes_by_tag = true;
-  return options;
-}
 class CommunicatorTest : public CommunicatorBase, public testing::WithParamInterface<Lanes> {
  protected:
   CommunicatorTest() : CommunicatorBase(options_of(GetParam())) {}
 };
-INSTANTIATE_TEST_SUITE_P(On, CommunicatorTest, testing::Values(Lanes::one, Lanes::by_tag),
-                         [](const auto& lanes) {
-                           return lanes.param == Lanes::one ? "OneLane" : "LanesByTag";
-                         });
+INSTANTIATE_TEST_SUITE_P(On, CommunicatorTest, testing::Values(Lanes::one, Lanes::by_tag), name_of);
 
 TEST_P(CommunicatorTest, AMessageMatchesItsReceiveInEitherOrder) {
   const auto all = open_all(1);
@@ -230,6 +152,19 @@ TEST_P(CommunicatorTest, AProbeShowsWhatAReceiveGets) {
   EXPECT_EQ(got, 1u);
 }
 
+TEST_P(CommunicatorTest, AProbeThatFoundNothingFindsALaterMessage) {
+  const auto all = open_all(1);
+  Envelope seen{};
+  for (std::uint64_t value = 1; value <= 5; ++value) {
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(all[1]->look(0, kAnyTag, &seen));
+    EXPECT_EQ(all[1]->take(0, kAnyTag, &seen), nullptr);
+    send(*all[0], 1, 3, bytes_of(value));
+    job_.settle();
+    ASSERT_TRUE(all[1]->look(0, kAnyTag, &seen));
+    expect_value(*all[1], 0, kAnyTag, value);
+  }
+}
+
 TEST_P(CommunicatorTest, TakenLongAndSynchronousMessagesCompleteTheirSends) {
   const auto all = open_all(1);
   for (const std::uint64_t bytes : kLengths) {
@@ -280,6 +215,39 @@ TEST_P(CommunicatorTest, ACancelledReceiveGetsNothing) {
   job_.settle();
   EXPECT_FALSE(Communicator::cancel(late));
   EXPECT_FALSE(finish(&late).is_cancelled);
+}
+
+TEST_P(CommunicatorTest, ASendThatWaitsForRoomIsCancelledInItsPlace) {
+  const auto all = open_all(1);
+  for (const unsigned cancelled : {0u, 1u, 3u, 4u}) {  // in the middle, and at both ends
+    std::vector<std::uint64_t> values(5);
+    std::iota(values.begin(), values.end(), 10 * cancelled);
+    auto from = random_bytes(5000, 1);
+    std::vector<std::byte> filling(400);
+    for (int i = 0; i < 200; ++i) send(*all[0], 1, 9, bytes_of(filling));
+    std::vector<Pending*> sent;
+    for (unsigned i = 0; i < values.size(); ++i)
+      sent.push_back(i == 1 ? send(*all[0], 1, 1, bytes_of(from))
+                            : send(*all[0], 1, 1, bytes_of(values[i]), Mode::synchronous));
+    EXPECT_TRUE(Communicator::cancel(*sent[cancelled]));
+    ASSERT_TRUE(is_done(*sent[cancelled]));
+    EXPECT_FALSE(Communicator::cancel(*sent[cancelled])) << "it is over";
+    EXPECT_TRUE(finish(sent[cancelled]).is_cancelled);
+    std::uint64_t last = 99;
+    send(*all[0], 1, 1, bytes_of(last));
+    std::vector<std::byte> into(from.size());
+    for (int i = 0; i < 200; ++i)
+      EXPECT_TRUE(finish(&receive(*all[1], 0, 9, bytes_of(filling))).status.ok());
+    for (unsigned i = 0; i < values.size(); ++i) {
+      if (i == cancelled) continue;
+      if (i == 1)
+        EXPECT_TRUE(finish(&receive(*all[1], 0, 1, bytes_of(into))).status.ok());
+      else
+        expect_value(*all[1], 0, 1, values[i]);
+      EXPECT_FALSE(finish(sent[i]).is_cancelled);
+    }
+    expect_value(*all[1], 0, 1, last);
+  }
 }
 
 TEST_P(CommunicatorTest, ACommunicatorOfFirstSightIsAdopted) {
@@ -586,10 +554,34 @@ TEST_F(CommunicatorByTagTest, ARecordOnAnotherTagsLaneFailsItsLink) {
   EXPECT_TRUE(engine(1).is_lost(0));
 }
 
-class CommunicatorShmTest : public CommunicatorBase {
- protected:
-  CommunicatorShmTest() : CommunicatorBase(over_shm()) {}
-};
+TEST_F(CommunicatorShmTest, APollFindsWhatHasCome) {
+  const auto all = open_all(1);
+  std::uint64_t first = 0;
+  send(*all[0], 1, 1, bytes_of(first));
+  expect_value(*all[1], 0, 1, first);
+  for (std::uint64_t value = 1; value <= 200; ++value) {  // by the queue, then by a watched ring
+    std::uint64_t into = 0;
+    Pending& one = receive(*all[1], 0, 1, bytes_of(into));
+    send(*all[0], 1, 1, bytes_of(value));
+    for (int i = 0; i < 10 && !is_done(one); ++i) (void)poll(one);
+    ASSERT_TRUE(is_done(one)) << value;
+    release(one);
+    ASSERT_EQ(into, value);
+  }
+}
+
+TEST_F(CommunicatorShmTest, PollsOfAnIdleLaneTakeATurnNowAndThen) {
+  Communicator& one = *open_all(1)[1];
+  // A thread of its own: earlier tests' lanes have taught this one to look at others.
+  std::thread([&] { (void)one.poll(); }).join();
+  const vci::Vci& vci = engine(1).first_lane(job_.at(1).vci->inside()).vci();
+  const std::uint64_t before = vci.counts().polls;
+  std::thread([&] {
+    for (int i = 0; i < 1024; ++i) (void)one.poll();
+  }).join();
+  EXPECT_GE(vci.counts().polls - before, 2u);
+  EXPECT_LE(vci.counts().polls - before, 100u);
+}
 
 TEST_F(CommunicatorShmTest, MessagesOfAllLengths) {
   const auto all = open_all(1);
@@ -603,6 +595,88 @@ TEST_F(CommunicatorShmTest, MessagesOfAllLengths) {
       EXPECT_TRUE(finish(sent).status.ok());
       EXPECT_EQ(into, from);
     }
+}
+
+/// Both networks: rings at stalls.
+class StallTest : public CommunicatorBase, public testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr std::uint64_t kStallNs = 200'000;
+  StallTest() : CommunicatorBase(options()) {}
+  static Job::Options options() {
+    const std::string name = GetParam();
+    Job::Options options = name == "loop"
+                               ? Job::Options{}
+                               : options_of(name == "shm" ? Lanes::one : Lanes::by_tag, over_shm());
+    options.stall_ns = kStallNs;
+    return options;
+  }
+  /// Rank `rank` waits for some stalls' time; others do nothing. @return rings
+  std::size_t rings_of(int rank) {
+    job_.at(rank).rung.clear();
+    const std::uint64_t until = now_ns() + 20 * kStallNs;
+    while (now_ns() < until) {
+      job_.wire.settle();
+      (void)engine(rank).progress_all();
+      engine(rank).look_for_stalls();
+    }
+    return job_.at(rank).rung.size();
+  }
+  void serve(int rank) {
+    job_.wire.settle();
+    while (engine(rank).serve_all() != 0) job_.wire.settle();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Networks, StallTest, testing::Values("loop", "shm", "lanes_by_tag"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST_P(StallTest, AWaitingSenderRingsOnceAStall) {
+  const auto all = open_all(1);
+  std::uint64_t value = 5;
+  send(*all[0], 1, 3, bytes_of(value));
+  expect_value(*all[1], 0, 3, 5);
+  EXPECT_EQ(rings_of(0), 0u);  // it waits for nothing
+  Pending* const first = send(*all[0], 1, 3, bytes_of(value), Mode::synchronous);
+  EXPECT_EQ(rings_of(0), 1u);
+  EXPECT_EQ(job_.at(0).rung, std::vector{1});
+  serve(1);
+  EXPECT_EQ(rings_of(0), 0u);  // the message lies there, without a receive
+  Pending* const second = send(*all[0], 1, 3, bytes_of(value), Mode::synchronous);
+  EXPECT_EQ(rings_of(0), 1u);
+  EXPECT_EQ(rings_of(1), 0u);
+  serve(1);
+  send(*all[1], 0, 4, bytes_of(value));
+  EXPECT_EQ(rings_of(0), 0u);  // that message says that the peer has read all
+  expect_value(*all[0], 1, 4, 5);
+  expect_value(*all[1], 0, 3, 5);
+  expect_value(*all[1], 0, 3, 5);
+  EXPECT_TRUE(finish(first).status.ok());
+  EXPECT_TRUE(finish(second).status.ok());
+}
+
+TEST_P(StallTest, AWaitingReceiverRingsUntilTheBacklogIsOut) {
+  constexpr std::uint64_t kMessages = 200;
+  const auto all = open_all(1);
+  job_.settle();
+  std::uint64_t value = 0;
+  send(*all[0], 1, 3, bytes_of(value));
+  expect_value(*all[1], 0, 3, 0);
+  for (std::uint64_t nth = 1; nth <= kMessages; ++nth) send(*all[0], 1, 3, bytes_of(nth));
+  for (std::uint64_t got = 1; got <= kMessages;) {
+    std::uint64_t into = 0;
+    Pending& received = receive(*all[1], 0, 3, bytes_of(into));
+    serve(1);
+    while (!is_done(received)) {
+      std::size_t rings = 0;
+      for (int time = 0; time < 50 && rings == 0 && !is_done(received); ++time) rings = rings_of(1);
+      if (is_done(received)) break;
+      ASSERT_GT(rings, 0u) << got;
+      ASSERT_EQ(job_.at(1).rung.front(), 0);
+      serve(0);
+    }
+    EXPECT_EQ(into, got++);
+    release(received);
+  }
+  EXPECT_EQ(rings_of(1), 0u);
 }
 
 }  // namespace

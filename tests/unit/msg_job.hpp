@@ -34,6 +34,7 @@ struct JobProcess final : Connector {
     vci.emplace(*engine->take_lane().value());
   }
   void want(int rank, std::uint32_t number) override { wanted(rank, number); }
+  void ring(int rank) override { rung.push_back(rank); }
   Connection& to(int rank) { return *engine->connection(vci->inside(), rank); }
   Region add_region(void* start, std::uint64_t bytes) {
     return Region(*engine->add_region(start, bytes).value());
@@ -45,6 +46,7 @@ struct JobProcess final : Connector {
   std::unique_ptr<Engine> engine;
   std::vector<std::unique_ptr<PacketLink>> links;
   std::optional<Vci> vci;
+  std::vector<int> rung;  ///< ranks that its waiting threads have rung
 };
 
 /// All of them.
@@ -58,6 +60,7 @@ struct Job {
     std::uint32_t eager_bytes_max = UINT32_MAX;
     Engine::Rendezvous rendezvous = Engine::Rendezvous::chosen;
     bool lanes_by_tag = false;
+    std::uint64_t stall_ns = 0;
     bool is_of_first_alone = false;  ///< both of these: others have chosen nothing
     /// Puts something around the network of one process.
     std::function<std::unique_ptr<net::Fabric>(std::unique_ptr<net::Fabric>, int rank)> decorate{};
@@ -68,6 +71,7 @@ struct Job {
       if (options.decorate) fabric = options.decorate(std::move(fabric), rank);
       Engine::Options engine{rank, options.size, options.lanes, options.lane};
       engine.lanes_by_tag = options.lanes_by_tag;
+      engine.stall_ns = options.stall_ns;
       if (rank == 0 || !options.is_of_first_alone) {
         engine.eager_bytes_max = options.eager_bytes_max;
         engine.rendezvous = options.rendezvous;

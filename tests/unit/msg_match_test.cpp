@@ -63,7 +63,7 @@ TEST(Match, ABucketCountIsAPowerOfTwo) {
 
 TEST(Match, SizesArePinned) {
   EXPECT_EQ(sizeof(MatchReceive), 56u);
-  EXPECT_EQ(sizeof(MatchMessage), 160u);
+  EXPECT_EQ(sizeof(MatchMessage), 184u);
 }
 
 TEST(Match, AnEntryThatCantWaitMatchesNowOrNever) {

@@ -24,6 +24,11 @@ constexpr std::uint32_t kLanes = 4;
 loop::Fabric::Options network_options(bool is_connected_by_use) {
   loop::Fabric::Options options;
   options.limits.is_connected_by_use = is_connected_by_use;
+  if (is_connected_by_use) {  // as over sockets
+    // A greeting ends only after its target's lane has been polled.
+    options.limits.is_progress_manual = true;
+    options.limits.immediates_max = 0;  // rings are longer, so two would exceed a limit
+  }
   return options;
 }
 

@@ -26,11 +26,11 @@ constexpr std::uint32_t kPeerGeneration = 5;
 
 /// The test is one end of the pair.
 struct BadPeer {
-  explicit BadPeer(std::uint16_t headless_bytes = 0)
+  explicit BadPeer(std::uint16_t headless_bytes = 0, std::uint32_t first_cells = 0)
       : wire(network(headless_bytes)),
         other(wire.for_process()),
         side(wire, {8, kShape.record_cells}),
-        end(side, kShape.cells) {
+        end(side, kShape.cells, first_cells) {
     raw.open(*other);
     const std::vector<std::byte> bytes = end.link->offer();
     auto parsed = parse_packet_offer(bytes);
@@ -118,6 +118,39 @@ TEST(BadRecords, AGoodOneIsDelivered) {
   ASSERT_EQ(peer.end.received.size(), 2u);
   expect_intact(peer.end.received[0].header, peer.end.received[0].payload);
   EXPECT_TRUE(peer.end.failures.empty());
+}
+
+RecordHead mark_of(const BadPeer& peer, std::uint64_t position) {
+  return {stamp_of(position, peer.ring.generation), 0, RecordHead::kMarkBytes, {}};
+}
+
+TEST(BadRecords, AMarkMakesAGrowingRingGrowOnce) {
+  BadPeer peer(0, 4);
+  ASSERT_EQ(peer.ring.shape.first_cells, 4u);
+  peer.write(peer.head(peer.first(), 8), 0);
+  peer.write(mark_of(peer, peer.first() + 1), 1);
+  const std::uint64_t grown = peer.ring.shape.grown_position(peer.first() + 1);
+  peer.write(peer.head(grown, 8), peer.ring.shape.index_of(grown));
+  EXPECT_EQ(peer.end.received.size(), 2u);
+  EXPECT_TRUE(peer.end.failures.empty());
+  peer.write(mark_of(peer, grown + 1), peer.ring.shape.index_of(grown + 1));
+  peer.expect_protocol_error(2);
+}
+
+TEST(BadRecords, AMarkOfARingThatDoesNotGrow) {
+  BadPeer peer;
+  peer.write(mark_of(peer, peer.first()), 0);
+  peer.expect_protocol_error(0);
+}
+
+TEST(BadRecords, AMarkThatSaysMore) {
+  for (const std::uint64_t more : {std::uint64_t{1} << 16, RecordHead::kIsFollowed}) {
+    BadPeer peer(0, 4);
+    RecordHead mark = mark_of(peer, peer.first());
+    mark.freed_and_bytes |= more;
+    peer.write(mark, 0);
+    peer.expect_protocol_error(0);
+  }
 }
 
 // An answer posted from the callback does not free the record that the callback reads.

@@ -39,8 +39,8 @@ struct Received {
 
 /// One end of a pair, and the events that it has received.
 struct PacketEnd final : PacketListener {
-  PacketEnd(PacketSide& of, std::uint32_t cells) : side(of) {
-    auto opened = PacketLink::open(*side.lane, *this, cells);
+  PacketEnd(PacketSide& of, std::uint32_t cells, std::uint32_t first_cells = 0) : side(of) {
+    auto opened = PacketLink::open(*side.lane, *this, cells, first_cells);
     EXPECT_TRUE(opened) << errc_name(opened.error().code());
     if (opened) link = std::move(opened).value();
   }
@@ -110,12 +110,13 @@ inline void expect_no_violations(loop::Fabric& wire) {
 /// Two processes with a lane each, and one pair.
 struct PacketPair {
   explicit PacketPair(loop::Fabric::Options network = {}, PacketLane::Options lane = {8, 4},
-                      std::uint32_t cells_a = 16, std::uint32_t cells_b = 16)
+                      std::uint32_t cells_a = 16, std::uint32_t cells_b = 16,
+                      std::uint32_t first_cells = 0)
       : wire(network),
         other(wire.for_process()),
         sides{{wire, lane}, {*other, lane}},
-        a(sides[0], cells_a),
-        b(sides[1], cells_b) {
+        a(sides[0], cells_a, first_cells),
+        b(sides[1], cells_b, first_cells) {
     a.connect(b);
     b.connect(a);
   }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -31,11 +32,12 @@ std::unique_ptr<net::Fabric> open_shm() {
 }
 
 struct ShmPair {
-  explicit ShmPair(std::uint32_t cells = kCells, PacketLane::Options lane = kLane)
+  explicit ShmPair(std::uint32_t cells = kCells, PacketLane::Options lane = kLane,
+                   std::uint32_t first_cells = 0)
       : fabrics{open_shm(), open_shm()},
         sides{{*fabrics[0], lane}, {*fabrics[1], lane}},
-        a(sides[0], cells),
-        b(sides[1], cells) {
+        a(sides[0], cells, first_cells),
+        b(sides[1], cells, first_cells) {
     a.connect(b);
     b.connect(a);
   }
@@ -93,6 +95,47 @@ TEST(ShmPackets, AFullRingTakesNoneAndLosesNone) {
 
 // A thread that makes a turn now and then does not wait for several turns, neither before the ring
 // is watched nor later.
+// Until the ring grows, its memory behind the cells in use is not touched, so it takes no pages.
+void fill_until_it_grows(PacketLane::Options lane) {
+  constexpr RingShape kShape{64, 4, 8};
+  ShmPair pair(kShape.cells, lane, kShape.first_cells);
+  const std::vector<std::byte> offer = pair.b.link->offer();
+  const net::RemoteMemory ring = parse_packet_offer(offer)->offer.ring;
+  const auto* const bytes = reinterpret_cast<const std::byte*>(ring.address);
+  const auto is_unused = [&] {
+    return std::all_of(bytes + ring_offset_of(kShape.covered_at_first()),
+                       bytes + std::size_t{kShape.lines()} * kCellBytes,
+                       [](std::byte one) { return one == std::byte{}; });
+  };
+  std::uint32_t posted = 0;
+  for (; posted < 500; ++posted) {
+    ASSERT_EQ(pair.a.post(posted, posted % 3 * 70), net::Post::done) << posted;
+    (void)pair.sides[1].vci->progress();
+  }
+  EXPECT_FALSE(pair.a.link->has_grown());
+  EXPECT_TRUE(is_unused());
+  std::uint32_t fulls = 0;
+  for (; !pair.a.link->has_grown() && fulls < 100; ++fulls) {
+    while (pair.a.post(posted, 8) == net::Post::done) ++posted;
+    (void)pair.sides[1].vci->progress();
+    (void)pair.sides[0].vci->progress();
+  }
+  EXPECT_EQ(fulls, PacketLink::kFullsBeforeGrowth);
+  const std::uint32_t before = posted;
+  for (int lap = 0; lap < 10; ++lap) {
+    while (pair.a.post(posted, 8) == net::Post::done) ++posted;
+    pair.settle();
+  }
+  EXPECT_GT(posted - before, 9 * (kShape.cells - kShape.untold_max()));
+  EXPECT_FALSE(is_unused());
+  pair.expect_heard(posted);
+  EXPECT_FALSE(pair.b.link->has_grown());
+}
+
+TEST(ShmPackets, AFullRingGrowsIntoMemoryThatWasNotUsed) {
+  for (const bool pushes : {false, true}) fill_until_it_grows({4, 4, pushes});
+}
+
 TEST(ShmPackets, EachTurnFindsTheRecordThatIsThere) {
   ShmPair pair;
   for (std::uint32_t i = 0; i < 4 * PacketLink::kHeardBeforeWatch; ++i) {
@@ -181,6 +224,37 @@ TEST(ShmPackets, PayloadIsNeverTakenForARecord) {
       post(std::as_bytes(std::span(words)));
       for (std::uint32_t more = kLongCells; more < kCells + cell; ++more) post({});
     }
+  EXPECT_TRUE(pair.b.failures.empty());
+}
+
+// Nor is payload behind the cells in use, where records begin once the ring has grown.
+TEST(ShmPackets, PayloadOfBeforeTheGrowthIsNeverTakenForARecord) {
+  constexpr RingShape kShape{64, 4, 4};
+  ShmPair pair(kShape.cells, kLane, kShape.first_cells);
+  const std::vector<std::byte> bytes = pair.b.link->offer();
+  const PacketOffer offer = parse_packet_offer(bytes)->offer;
+  std::size_t posted = 0, heard = 0;
+  pair.b.react = [&](const PacketHeader&, std::span<const std::byte>) { ++heard; };
+  const auto post = [&](std::span<const std::byte> payload) {
+    if (*pair.a.link->post(header_of(0, 0), payload) == net::Post::retry) return;
+    pair.settle();
+    ASSERT_EQ(heard, ++posted);
+  };
+  post({});
+  post({});
+  // From cell 2 to cell 4, which is in use later.
+  const std::uint64_t first = offer.shape.first_position(), mark = first + 5;
+  const std::vector<std::uint64_t> words(21,
+                                         stamp_of(kShape.grown_limit(mark) + 4, offer.generation));
+  post(std::as_bytes(std::span(words)));
+  ASSERT_EQ(posted, 3u);
+  const std::vector<std::byte> longest(kShape.payload_bytes_max());
+  post(longest);
+  EXPECT_EQ(posted, 3u);
+  EXPECT_TRUE(pair.a.link->has_grown());
+  pair.settle();
+  for (std::uint32_t i = 0; i < 3 * kShape.cells; ++i) post({});
+  EXPECT_EQ(posted, 3u + 3 * kShape.cells);
   EXPECT_TRUE(pair.b.failures.empty());
 }
 

@@ -32,11 +32,12 @@ from larklane.records import schema
 from larklane.records.benchmarks import BENCHMARKS, names
 
 PARTITIONED = names("partitions", "one_message", "calls", "pattern")
-# Between threads; Larklane needs no MPI for them. Way `everywhere` takes its own launch, with a process in the place of each thread.
+# Between threads; Larklane needs no MPI for them. Way `everywhere` has a process in the place of each thread.
 THREADED = names("messages", "lanes", "application")
 LANES = "lanes"  # runs in one process, and for Larklane only
 EVERYWHERE, PROCESSES = "everywhere", "{processes}"
-VARIANTS = ("native", "larklane", "lci")
+FUNNELED = "funneled"  # it takes its own launch, too
+VARIANTS = ("native", "larklane", "lci", "ordinary")
 # One launch of each, in minutes on a laptop: enough to preview the figures.
 QUICK = (("--sizes", "4K,64K,1M"), ("--threads", "4"), ("--iterations", "20"), ("--warmup", "3"), ("--compute-us", "1000"))
 QUICK_ROUNDS = (("--iterations", "20"), ("--warmup", "3"))
@@ -89,9 +90,11 @@ class Threads:
                 yield count, self.ways, layout
             if self.layouts:
                 continue
-            together = tuple(way for way in self.ways if way != EVERYWHERE)
+            together = tuple(way for way in self.ways if way not in (FUNNELED, EVERYWHERE))
             if together:
                 yield count, together, ""
+            if FUNNELED in self.ways:
+                yield count, (FUNNELED,), ""
             if EVERYWHERE in self.ways and (variant == "larklane" or count == 1 or PROCESSES in self.launcher):
                 yield count, (EVERYWHERE,), ""
 
@@ -102,7 +105,7 @@ def launches(benchmarks: list[str], variants: list[str], turn: int, threads: Thr
     if threads is None:
         return [Launch(benchmark, variant, turn) for benchmark in benchmarks for variant in order]
     found = [Launch(benchmark, variant, turn, *shape) for benchmark in benchmarks for variant in order for shape in threads.shapes(variant)]
-    return sorted(found, key=lambda launch: (launch.threads, launch.ways == (EVERYWHERE,)))  # the sort is stable, so variants stay next to each other
+    return sorted(found, key=lambda launch: (launch.threads, launch.ways == (EVERYWHERE,), launch.ways == (FUNNELED,)))  # the sort is stable, so variants stay next to each other
 
 
 def end_group(process: "subprocess.Popen[str]") -> None:
@@ -350,7 +353,7 @@ def parser() -> argparse.ArgumentParser:
                "  mpirun -n 2 larklane bench overhead --with native      one variant, started by hand")
     made.add_argument("benchmark", choices=("all", *BENCHMARKS), help="all: those of partitioned communication")
     made.add_argument("--with", dest="variants", metavar="VARIANTS",
-                      help="native, larklane, or both in turns (default; of messages without --launcher: larklane); of messages and applications also lci: LCI v2, if it was found when Larklane was built")
+                      help="native, larklane, or both in turns (default; of messages without --launcher: larklane); of messages and applications also ordinary: those of the MPI, carried by Larklane (LARKLANE_P2P=on), and lci: LCI v2, if it was found when Larklane was built")
     made.add_argument("--launcher", help="how ranks of an MPI are started (default: mpirun -n 2); of messages {processes} in it stands for their number")
     made.add_argument("--repetitions", type=whole_number, metavar="N", help="launches of each variant (default: 3, quick: 1)")
     made.add_argument("--quick", action="store_true", help="a few minutes: " + " ".join(" ".join(option) for option in QUICK))
@@ -462,6 +465,8 @@ def problem_of(options: argparse.Namespace, threads: Threads | None) -> str:
         return f"--with {options.variants}: expected some of {', '.join(VARIANTS)}, with commas"
     if "lci" in options.variants.split(",") and options.benchmark not in THREADED:
         return f"--with {options.variants}: LCI has no partitioned communication"
+    if "ordinary" in options.variants.split(",") and options.benchmark not in THREADED:
+        return f"--with {options.variants}: ordinary messages are of benchmarks between threads; remedy: larklane, with LARKLANE_P2P=on"
     if options.benchmark == LANES and options.variants != "larklane":
         return f"--with {options.variants}: only Larklane has lanes to take apart"
     if "lci" in options.variants.split(",") and not (pathlib.Path(os.environ.get("LARKLANE_COMMAND", "")).parent.parent / "libexec/larklane/larklane-lci").exists():

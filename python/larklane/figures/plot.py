@@ -25,14 +25,15 @@ from larklane.numbers import wording
 COLOURS = {"partitioned": "#0072B2", "join": "#444444", "single": "#444444", "persistent": "#9A9A9A", "threads": "#D55E00",
            "multiple": "#D55E00", "thread-comms": "#E69F00", "rma": "#009E73", "pretended": "#CC79A7", "mpipcl": "#56B4E9", "shared": "#D55E00", "own": "#0072B2",
            "everywhere": "#444444", "single-threaded": "#CC79A7", "process-lock": "#E69F00", "one-pool": "#9A9A9A", "progress-all": "#009E73", "progress-own": "#56B4E9",
-           "nothing": "#444444"}
+           "nothing": "#444444", "one-tag": "#E69F00", "hints": "#56B4E9", "funneled": "#9A9A9A"}
 OTHER_COLOUR = "#CC79A7"
 MARKERS = {"partitioned": "o", "join": "s", "single": "s", "persistent": "D", "threads": "^", "multiple": "^", "thread-comms": "v",
            "rma": "P", "pretended": "X", "mpipcl": "*", "shared": "^", "own": "o", "everywhere": "s",
-           "single-threaded": "*", "process-lock": "v", "one-pool": "D", "progress-all": "P", "progress-own": "X", "nothing": "s"}
+           "single-threaded": "*", "process-lock": "v", "one-pool": "D", "progress-all": "P", "progress-own": "X", "nothing": "s", "one-tag": "v",
+           "hints": "D", "funneled": "P"}
 SHADES = LinearSegmentedColormap.from_list("larklane", ["#8fc1e0", "#0072B2", "#06243d"])
 SHADE_MARKERS = "osD^vPX*"
-STYLES = {"native": (0, (4, 2)), "larklane": "-", "lci": (0, (1, 2))}
+STYLES = {"native": (0, (4, 2)), "larklane": "-", "lci": (0, (1, 2)), "ordinary": (0, (6, 2, 1, 2))}
 
 WIDTH = 11.0  # inches; 1100 pixels
 LEFT, RIGHT, GAP = 0.85, 0.25, 0.75

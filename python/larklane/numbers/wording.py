@@ -2,7 +2,7 @@
 
 import math
 
-VARIANTS = {"native": "native", "larklane": "Larklane", "lci": "LCI v2"}
+VARIANTS = {"native": "native", "larklane": "Larklane", "ordinary": "MPI messages on lanes", "lci": "LCI v2"}
 
 WAYS = {
     "join": "one send after the join",
@@ -18,6 +18,9 @@ WAYS = {
     "shared": "threads share lanes",
     "own": "a lane a thread",
     "everywhere": "a process a thread",
+    "one-tag": "threads share a communicator and a tag",
+    "hints": "threads share a communicator with hints",
+    "funneled": "one thread for the messages of all",
     "single-threaded": "a lane a thread, without locks",
     "process-lock": "one lock around all lanes",
     "one-pool": "one pool of operations",
@@ -38,6 +41,9 @@ WAY_MEANINGS = {
     "shared": "Messages of threads that have one lane together, or, of an MPI, one communicator or window; or as many as --lanes says.",
     "own": "The same with a lane, or a communicator or window, for each thread.",
     "everywhere": "The same with a process in the place of each thread (\"MPI everywhere\").",
+    "one-tag": "All threads have one communicator, or lane, and one tag: a thread receives messages of any.",
+    "hints": "A tag for each thread, in one communicator that tells the MPI that no receive has a wildcard (mpi_assert_no_any_source, mpi_assert_no_any_tag).",
+    "funneled": "One thread of each process sends and receives the messages of all threads (MPI_THREAD_FUNNELED).",
     "single-threaded": "A lane for each thread alone, which has it without a lock; others ask the kernel when they need it.",
     "process-lock": "A lane a thread, but whoever uses one has one lock of the process first.",
     "one-pool": "A lane a thread, but the operations of all come from one pool; short messages that nobody is told of need none.",

@@ -43,6 +43,11 @@ class Assumption:
         names = ("reversed_parts", "needed_late", "yields") + (() if knows_loads else ("shared",))
         return [dataclasses.replace(self, **{name: not getattr(self, name)}) for name in names]
 
+    @property
+    def plain(self) -> Assumption:
+        """The same replay, described once: three fields say how a thread waits for its own part, so without `own` they change nothing."""
+        return self if self.own else dataclasses.replace(self, reversed_parts=False, needed_late=False, at_once=True)
+
 
 @dataclasses.dataclass(frozen=True)
 class Saving:
@@ -121,7 +126,7 @@ class _Model:
             for signal in event.gives:
                 given[signal] = max(event.begin_ns, given.get(signal, 0))
         self.own = {id(event): self._own_ns(event, given) for event in self._events()}
-        self.number = {id(event): number for place in self.places for number, event in enumerate(program.threads[place])}
+        self.later = self._next_meetings()
         self.spans = list(self._spans())
         last_ns = max((delivery.send.begin_ns for delivery in program.deliveries), default=0)
         counted = [span for span in self.spans if span.end_ns <= last_ns]
@@ -132,6 +137,16 @@ class _Model:
 
     def _events(self) -> Iterable[Event]:
         return (event for place in self.places for event in self.program.threads[place])
+
+    def _next_meetings(self) -> dict[int, Event | None]:
+        """@return by event: the next event of its thread that comes to a meeting"""
+        later: dict[int, Event | None] = {}
+        for place in self.places:
+            following: Event | None = None
+            for event in reversed(self.program.threads[place]):
+                later[id(event)] = following
+                following = event if event.comes_to else following
+        return later
 
     def _own_ns(self, event: Event, given: Mapping[Signal, int]) -> float:
         there = [float(event.begin_ns), *(given[signal] for signal in event.needs)]
@@ -304,10 +319,9 @@ class _Split:
         if not self.assumed.needed_late:
             self.needed[id(member)] += parts
             return
-        events = self.program.threads[member.rank, member.thread]
-        later = (event for event in events[self.model.number[id(member)] + 1:] if event.comes_to)
-        for event in itertools.islice(later, 1):
-            self.first[id(event)] += parts
+        later = self.model.later[id(member)]
+        if later is not None:
+            self.first[id(later)] += parts
 
     def operations(self, event: Event) -> tuple[Operation, Operation]:
         """@return the work before the event, and the event itself"""
@@ -347,8 +361,16 @@ class Predictor:
         parts = (costs.part,) if costs.part else bounds(costs)
         self.models = [_Model(program, costs.whole, part) for part in parts]
         self.marks, self.program = marks, program
+        self.replayed: dict[tuple[int, Assumption], list[float]] = {}
 
     def _steps(self, model: _Model, assumed: Assumption) -> list[float]:
+        """@return the times of the steps; replays each assumption once"""
+        key = (self.models.index(model), assumed.plain)
+        if key not in self.replayed:
+            self.replayed[key] = self._replayed_steps(model, assumed.plain)
+        return self.replayed[key]
+
+    def _replayed_steps(self, model: _Model, assumed: Assumption) -> list[float]:
         came = model.times(assumed).came_ns
         if any(len(came[model.places.index(place)]) <= 2 * number + 1 for place, number in self.marks):
             raise StuckError("in the replay threads wait for each other for ever: what holds them in the program is not all in the profile")

@@ -122,10 +122,13 @@ def calls_share(files: Iterable[RankFile]) -> float:
 
 
 def bursts_of(messages: Iterable[Message]) -> Iterator[tuple[Message, ...]]:
-    """Yield sends of one rank between the same two joins of its threads; without threads, each send alone. `messages`: by begin."""
+    """Yield sends of one rank between the same two joins of its threads; without threads, each send alone. `messages`: by begin.
+    The sends before the first join are one burst, too: alone, they would count as many bursts that no later one repeats."""
+    ordered = list(messages)
+    has_threads = bool(ordered) and ordered[-1].phase is not None
     current: list[Message] = []
-    for message in messages:
-        if current and (message.phase is None or message.phase is not current[-1].phase):
+    for message in ordered:
+        if current and (message.phase is not current[-1].phase or not has_threads):
             yield tuple(current)
             current = []
         current.append(message)

@@ -120,7 +120,7 @@ class Case:
         """The variant in words, with the options set for Larklane."""
         if self.benchmark in MESSAGES and self.variant == "native":
             return self.run.context.mpi
-        options = set_options(self.run.context).items() if self.variant == "larklane" else ()
+        options = set_options(self.run.context).items() if self.variant in ("larklane", "ordinary") else ()
         words = [f"{name.removeprefix('LARKLANE_')}={value}" for name, value in options if name.startswith("LARKLANE_")]
         words += [f"{name.removeprefix('LCI_ATTR_')}={value}" for name, value in set_options(self.run.context).items() if self.variant == "lci" and name.startswith("LCI_ATTR_")]
         asked = self.run.options

@@ -103,7 +103,7 @@ class Context:
 
     version: str
     build: str
-    variant: str  # "native", "larklane"
+    variant: str  # "native", "larklane", "ordinary", "lci"
     mpi: str
     ranks: int
     hosts: int

@@ -72,8 +72,8 @@ class Peer {
   }
   /// Sends the records that send_later() has kept.
   virtual void flush_later() {}
-  /// False: the peer takes nothing, and more than 64 MiB wait for it. The caller begins nothing new
-  /// with it; records of earlier operations are still sent.
+  /// False: the peer takes nothing, and more than 64 MiB wait for it (queued_peer.cpp). The caller
+  /// begins nothing new with it; records of earlier operations are still sent.
   virtual bool has_room() { return true; }
 };
 
@@ -122,7 +122,7 @@ struct RemoteListener {
                                      std::string* problem);
 };
 
-/// The means to reach processes on other hosts and to be reached by them.
+/// The means to reach processes on other hosts, and to let them reach this process.
 struct Remote {
   RemoteListener listener;
   Secret secret;                              ///< the job's: a process without it is refused

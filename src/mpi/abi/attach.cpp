@@ -34,6 +34,7 @@ std::mutex mutex;
 FindNext* find_next_of_all = nullptr;           // null: not attached
 void (*set_functions)(void* const*) = nullptr;  // null: the slots stay as they are
 Taken taken = Taken::always;
+bool are_messages_intercepted = false;
 
 // Where a copy relocation moved a data symbol into the program, its address is the program's.
 void* find_data_with(FindNext* find_next, const char* name) noexcept {
@@ -51,7 +52,6 @@ void find_mpi(FindNext* find_next, Next& next) noexcept {
 #define LARKLANE_EXTENSION(ret, Name, params, args) find(find_next, "MPIX_" #Name, next.Name);
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
-#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 }
@@ -63,21 +63,10 @@ void find_pmpi(FindNext* find_next, Next& next) noexcept {
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
 #include "mpi/abi/reals.def"
-#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 #undef LARKLANE_REAL
-}
-
-void find_handles([[maybe_unused]] FindNext* find_next, Handles& found) noexcept {
-#ifdef LARKLANE_FAMILY_OMPI
-#define LARKLANE_HANDLE(type, member, mpi_name, ompi_variable) \
-  found.member = static_cast<type>(find_data_with(find_next, #ompi_variable));
-#else
-#define LARKLANE_HANDLE(type, member, mpi_name, ompi_variable) found.member = mpi_name;
-#endif
-#include "mpi/abi/handles.def"
-#undef LARKLANE_HANDLE
+  find(find_next, "PMPI_Recv_init", next.Recv_init);  // for carriers
 }
 
 bool fits(MPI_Count count) noexcept { return count >= INT_MIN && count <= INT_MAX; }
@@ -94,9 +83,9 @@ Argument narrow(Argument argument) noexcept {
 /// Maps a call with MPI_Count that the MPI lacks to the call with int: a program that looks up the
 /// former finds the stub's symbol. Calls that return a count stay null.
 template <const Next& (*kTable)() noexcept, auto kPlain, class... Arguments>
-void fill(int (*&call)(Arguments...)) noexcept {
+void fill(const Next& found, int (*&call)(Arguments...)) noexcept {
   if constexpr (!(std::is_same_v<Arguments, MPI_Count*> || ...)) {
-    if (call != nullptr || kTable().*kPlain == nullptr) return;
+    if (call != nullptr || found.*kPlain == nullptr) return;
     call = [](Arguments... arguments) -> int {
       if (!(fits(arguments) && ...)) return MPI_ERR_COUNT;
       return (kTable().*kPlain)(narrow(arguments)...);
@@ -106,12 +95,33 @@ void fill(int (*&call)(Arguments...)) noexcept {
 
 void fill_large_counts(Next& mpi, Next& pmpi) noexcept {
 #define LARKLANE_COUNT int
-#define LARKLANE_COUNT_CALL(Name, params, args) \
-  fill<&next_mpi, &Next::Name>(mpi.Name##_c);   \
-  fill<&next_pmpi, &Next::Name>(pmpi.Name##_c);
+#define LARKLANE_COUNT_CALL(Name, params, args)    \
+  fill<&next_mpi, &Next::Name>(mpi, mpi.Name##_c); \
+  fill<&next_pmpi, &Next::Name>(pmpi, pmpi.Name##_c);
 #include "mpi/p2p/counts.def"
 #undef LARKLANE_COUNT
 #undef LARKLANE_COUNT_CALL
+}
+
+/// The calls of p2p.def, which are many: only for a stub that has them.
+void find_messages(FindNext* find_next, Next& mpi, Next& pmpi) noexcept {
+#define LARKLANE_CALL(ret, Name, params, args) \
+  find(find_next, "MPI_" #Name, mpi.Name);     \
+  find(find_next, "PMPI_" #Name, pmpi.Name);
+#include "mpi/p2p/p2p.def"
+#undef LARKLANE_CALL
+  fill_large_counts(mpi, pmpi);
+}
+
+void find_handles([[maybe_unused]] FindNext* find_next, Handles& found) noexcept {
+#ifdef LARKLANE_FAMILY_OMPI
+#define LARKLANE_HANDLE(type, member, mpi_name, ompi_variable) \
+  found.member = static_cast<type>(find_data_with(find_next, #ompi_variable));
+#else
+#define LARKLANE_HANDLE(type, member, mpi_name, ompi_variable) found.member = mpi_name;
+#endif
+#include "mpi/abi/handles.def"
+#undef LARKLANE_HANDLE
 }
 
 // Initialises this library's own copy of the unwinder. An exception of the program's error handler
@@ -133,15 +143,16 @@ void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
   find_pmpi(find_next, pmpi);
   Next mpi = pmpi;  // Larklane's own calls stay invisible to tools
   find_mpi(find_next, mpi);
+  if (stub == nullptr || stub->has_messages != 0) find_messages(find_next, mpi, pmpi);
   find_handles(find_next, found);
   if (stub != nullptr) stub->before_commit(boot::put_before_commit);
   const std::lock_guard lock(mutex);
   if (find_next_of_all != nullptr) return;
   find_next_of_all = find_next;
+  are_messages_intercepted = stub == nullptr || stub->has_messages != 0;
   detail::next_mpi = mpi;
   detail::next_pmpi = pmpi;
   detail::handles = found;
-  fill_large_counts(detail::next_mpi, detail::next_pmpi);
   if (is_profiled) {
     set_profiled_native(stub->is_native != 0);
     set_thread_watch(stub->watch_threads);
@@ -153,6 +164,8 @@ void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
 }
 
 }  // namespace
+
+bool has_message_calls() noexcept { return are_messages_intercepted; }
 
 void* find_data(const char* name) noexcept { return find_data_with(find_next_of_all, name); }
 

@@ -15,5 +15,8 @@ enum class Taken : std::uint8_t {
   messages,  ///< once Larklane carries messages: those of p2p.def
 };
 void* const* functions_of(Taken taken) noexcept;
+/// The calls of p2p.def lead to this library, or can: the stub is one of those that have them, or
+/// the program is linked with this library.
+bool has_message_calls() noexcept;
 
 }  // namespace larklane::mpi

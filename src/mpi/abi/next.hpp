@@ -13,8 +13,8 @@ struct Next {
 #define LARKLANE_REAL(ret, Name, params) ret(*Name) params;
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
-#include "mpi/p2p/p2p.def"
 #include "mpi/abi/reals.def"
+#include "mpi/p2p/p2p.def"
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 #undef LARKLANE_REAL

@@ -30,6 +30,9 @@ const char* text_of(Objection objection) noexcept {
       return " can't run Larklane's engine, and has warned why";
     case Objection::no_communicator:
       return " got no private communicator from the MPI";
+    case Objection::devices:
+      return " has a GPU's driver loaded, whose memory Larklane does not copy yet; the messages of "
+             "programs without GPUs are carried";
     default:
       return " objects";
   }
@@ -99,13 +102,18 @@ void Agreement::on_ballot(BallotKind kind, const Ballot& ballot) {
   }
 }
 
-void Agreement::on_ended(int rank) {
+bool Agreement::on_ended(int rank) {
   const std::scoped_lock lock(mutex_);
-  for (Child& child : children_)
-    if (child.rank == rank) child.has_ended = true;
+  bool is_relied_on = false;
+  for (Child& child : children_) {
+    if (child.rank != rank) continue;
+    child.has_ended = true;
+    is_relied_on = child.has_agreed && is_open_locked();
+  }
   if (rank_ != 0 && rank == 0) has_root_ended_ = true;
   if (rank_ != 0 && rank == parent_of(rank_)) has_parent_ended_ = true;
   step_locked();
+  return is_relied_on;
 }
 
 void Agreement::on_vote_locked(const Ballot& vote) {
@@ -121,7 +129,7 @@ void Agreement::on_vote_locked(const Ballot& vote) {
   if (const Objection other = compare(vote.terms); other != Objection::none)
     return refuse_locked({other, child->rank});
   if (vote.round != round_) return;
-  child->has_voted = true;
+  child->has_voted = child->has_agreed = true;
   step_locked();
 }
 

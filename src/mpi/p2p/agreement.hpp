@@ -27,6 +27,7 @@ enum class Objection : std::uint8_t {
   unusable = 8,
   several_hosts = 9,
   no_communicator = 10,
+  devices = 11,
 };
 
 /// An objection, and the rank that it concerns. Thread safety: immutable.
@@ -109,8 +110,9 @@ class Agreement {
   /// The deadline has passed: counts before this rank's yes of round 1 only.
   void expire();
   void on_ballot(BallotKind kind, const Ballot& ballot);
-  /// All earlier ballots of `rank` on the connection have been passed.
-  void on_ended(int rank);
+  /// All earlier ballots of `rank` on the connection have been passed. @return true: it is a child
+  /// that has said yes, and not all is decided: others rely on it, and may wait for it in the MPI
+  bool on_ended(int rank);
 
   Outcome outcome(int round) const;
   /// Waits for the decision. Calls expire() after `wait_ns`; 0: no deadline.
@@ -121,8 +123,9 @@ class Agreement {
  private:
   struct Child {
     int rank;
-    bool has_voted = false;  ///< yes, in this round
-    bool is_met = false;     ///< it has sent a ballot
+    bool has_voted = false;   ///< yes, in this round
+    bool is_met = false;      ///< it has sent a ballot
+    bool has_agreed = false;  ///< yes, in round 1
     bool has_ended = false;
   };
 

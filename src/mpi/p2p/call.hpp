@@ -1,5 +1,5 @@
 #pragma once
-// What the point-to-point calls share: the owner of a communicator, the checks of arguments, the
+// Parts of all point-to-point calls: the owner of a communicator, the checks of arguments, the
 // bytes behind a buffer.
 
 #include <atomic>
@@ -37,6 +37,12 @@ struct Call {
   int refuse(Status status, int peer) const;
 };
 
+/// A probe of MPI_COMM_NULL, at which Open MPI ends the job.
+inline bool is_refused(MPI_Comm comm) noexcept { return is_owned() && comm == handles().comm_null; }
+inline int refuse_null(const Call& call) {
+  return call.refuse(MPI_ERR_COMM, "comm is MPI_COMM_NULL");
+}
+
 /// The end of a message that the program names.
 struct Peer {
   msg::Communicator& communicator;
@@ -71,6 +77,14 @@ inline int source_of(const Peer& from) noexcept {
 inline std::int64_t tag_of(const Peer& from) noexcept {
   return from.tag == MPI_ANY_TAG ? msg::kAnyTag : from.tag;
 }
+
+/// The arguments of a send. Thread safety: immutable.
+struct SendArguments {
+  const void* buffer;
+  MPI_Count count;
+  MPI_Datatype datatype;
+  int dest, tag;
+};
 
 /// The bytes of a message in the program's memory. Thread safety: immutable.
 struct Payload {

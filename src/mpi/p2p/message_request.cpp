@@ -20,23 +20,17 @@ constinit std::atomic<bool> has_completed_send{false};
 MPI_Request completed_send{};
 }  // namespace detail
 
-SparePool& SparePool::get() noexcept {
-  static SparePool* const pool = new SparePool;
-  return *pool;
-}
-
 /// Returns the thread's list when the thread ends.
 struct SparePool::Returner {
-  ~Returner() { get().return_own(0); }
+  ~Returner() { return_own(0); }
 };
 
 [[gnu::noinline]] MessageRequest* SparePool::take_slow() noexcept {
   static thread_local const Returner returner;
   static_cast<void>(&returner);
-  SparePool& pool = get();
-  const std::scoped_lock lock(pool.mutex_);
-  for (; pool.first_ != nullptr && own_.count < kOwnMax / 4; ++own_.count) {
-    MessageRequest* const moved = std::exchange(pool.first_, pool.first_->next_spare_);
+  const std::scoped_lock lock(mutex_);
+  for (; first_ != nullptr && own_.count < kOwnMax / 4; ++own_.count) {
+    MessageRequest* const moved = std::exchange(first_, first_->next_spare_);
     moved->next_spare_ = own_.first;
     own_.first = moved;
   }
@@ -67,13 +61,29 @@ namespace {
 /// Transfers without a request. Never destroyed. Thread safety: thread-safe through its mutex.
 struct Freed {
   std::mutex mutex;
-  std::vector<MessageRequest*> requests;
+  std::vector<FreedMessage*> messages;
 
-  static Freed& get() noexcept {
+  static Freed& get() {
     static Freed* const freed = new Freed;
     return *freed;
   }
 };
+
+/// False: no memory.
+bool add_freed(FreedMessage& message) noexcept try {
+  Freed& freed = Freed::get();
+  const std::scoped_lock lock(freed.mutex);
+  freed.messages.push_back(&message);
+  detail::freed_count.store(freed.messages.size(), std::memory_order_relaxed);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+int refuse_free(const Request& request) {
+  return raise_at(request.error_target(), MPI_ERR_NO_MEM,
+                  "MPI_Request_free on " + request.description() + ": no memory");
+}
 
 /// A send that is complete from the start; one for all of them. Thread safety: immutable.
 class CompletedSend final : public Request {
@@ -147,26 +157,39 @@ int MessageRequest::free(MPI_Request* handle) {
     finish(handle);
     return MPI_SUCCESS;
   }
-  Freed& freed = Freed::get();
-  const std::scoped_lock lock(freed.mutex);
-  try {
-    freed.requests.push_back(this);
-  } catch (const std::bad_alloc&) {
-    return raise_at(error_target(), MPI_ERR_NO_MEM, "MPI_Request_free on " + description());
-  }
-  detail::freed_count.store(freed.requests.size(), std::memory_order_relaxed);
+  if (!add_freed(*this)) return refuse_free(*this);
   *handle = handles().request_null;
   return MPI_SUCCESS;
 }
 
-MPI_Comm MessageRequest::error_target() const noexcept {
-  return record_ != nullptr ? record_->error_target() : comm_.load(std::memory_order_relaxed);
+bool MessageRequest::end_if_done() {
+  Pass pass;
+  if (!is_over(poll_own(pass))) return false;
+  give_back();
+  return true;
 }
 
-std::string MessageRequest::description() const {
-  const std::string peer = peer_ == MPI_ANY_SOURCE ? "any rank" : "rank " + std::to_string(peer_);
-  const std::string tag = tag_ == MPI_ANY_TAG ? "any tag" : "tag " + std::to_string(tag_);
-  return (transfer_.is_receive() ? "receive from " : "send to ") + peer + ", " + tag;
+int free_incomplete(Request& request, FreedMessage& message, MPI_Request carrier,
+                    MPI_Request* handle) {
+  // Remove it from the table first: another thread may end the message at once.
+  remove_carrier(carrier);
+  if (!add_freed(message)) {
+    add_carrier(carrier, &request);
+    return refuse_free(request);
+  }
+  return next_pmpi().Request_free(handle);
+}
+
+std::string describe_message(bool is_receive, int peer, int tag) {
+  const std::string named_peer = peer == MPI_ANY_SOURCE  ? "any rank"
+                                 : peer == MPI_PROC_NULL ? "MPI_PROC_NULL"
+                                                         : "rank " + std::to_string(peer);
+  const std::string named_tag = tag == MPI_ANY_TAG ? "any tag" : "tag " + std::to_string(tag);
+  return (is_receive ? "receive from " : "send to ") + named_peer + ", " + named_tag;
+}
+
+MPI_Comm MessageRequest::error_target() const noexcept {
+  return record_ != nullptr ? record_->error_target() : comm_.load(std::memory_order_relaxed);
 }
 
 void MessageRequest::keep_target(MPI_Comm freed, const std::shared_ptr<Communicator>& record) {
@@ -175,22 +198,17 @@ void MessageRequest::keep_target(MPI_Comm freed, const std::shared_ptr<Communica
   record->request_count.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in give_back()
 }
 
-void look_at_freed() noexcept {
+void look_at_freed() {
   Freed& freed = Freed::get();
   const std::unique_lock lock(freed.mutex, std::try_to_lock);
   if (!lock) return;
-  std::erase_if(freed.requests, [](MessageRequest* request) {
-    Pass pass;
-    if (!is_over(request->poll_own(pass))) return false;
-    request->give_back();
-    return true;
-  });
-  detail::freed_count.store(freed.requests.size(), std::memory_order_relaxed);
+  std::erase_if(freed.messages, [](FreedMessage* message) { return message->end_if_done(); });
+  detail::freed_count.store(freed.messages.size(), std::memory_order_relaxed);
 }
 
-void free_spare_carriers() noexcept {
+void free_spare_carriers() {
   look_at_freed();
-  for (MessageRequest* const spare : SparePool::get().take_all()) spare->free_carrier();
+  for (MessageRequest* const spare : SparePool::take_all()) spare->free_carrier();
 }
 
 void MessageRequest::free_carrier() noexcept {
@@ -219,7 +237,14 @@ void find_completed_send() {
     int flag = 0;
     if (real.Test(&handle, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS || flag == 0) return;
   }
-  add_carrier(detail::completed_send, &completed_send);
+  // Open MPI gives it for a receive from MPI_PROC_NULL, too, with another status: then its own
+  // calls complete it.
+  MPI_Request receive;
+  if (real.Irecv(nullptr, 0, handles().byte, MPI_PROC_NULL, 0, Process::get().private_comm(),
+                 &receive) != MPI_SUCCESS)
+    return;
+  if (receive != detail::completed_send) add_carrier(detail::completed_send, &completed_send);
+  real.Wait(&receive, MPI_STATUS_IGNORE);
   detail::has_completed_send.store(true, std::memory_order_relaxed);
 }
 

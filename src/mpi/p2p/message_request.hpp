@@ -20,15 +20,32 @@ namespace larklane::mpi::p2p {
 namespace detail {
 extern constinit std::atomic<std::size_t> freed_count;
 }
-/// Messages whose requests the program has freed complete without it. Calls that complete messages
-/// look at them, if there are any.
+/// A message completes also after the program has freed its request. Calls that complete messages
+/// look at these, if there are any.
 inline bool any_freed() noexcept {
   return detail::freed_count.load(std::memory_order_relaxed) != 0;  // a hint
 }
-void look_at_freed() noexcept;
+void look_at_freed();
+
+/// A message that completes without its request. Thread safety: single-owner.
+class FreedMessage {
+ public:
+  /// True: it is complete, and the object must not be used again.
+  virtual bool end_if_done() = 0;
+
+ protected:
+  ~FreedMessage() = default;
+};
+/// MPI_Request_free of an incomplete request: also frees its carrier, which stands for no other.
+/// @return an MPI error code, noted for settle()
+int free_incomplete(Request& request, FreedMessage& message, MPI_Request carrier,
+                    MPI_Request* handle);
+
+/// "receive from rank 3, tag 7"
+std::string describe_message(bool is_receive, int peer, int tag);
 
 /// One message, or the two of MPI_Isendrecv. Thread safety: as Request.
-class MessageRequest final : public Request {
+class MessageRequest final : public Request, public FreedMessage {
  public:
   MessageRequest() noexcept : Request(Kind::message) {}
 
@@ -66,7 +83,10 @@ class MessageRequest final : public Request {
   int cancel() override;
   int free(MPI_Request* handle) override;
   MPI_Comm error_target() const noexcept override;
-  std::string description() const override;
+  std::string description() const override {
+    return describe_message(transfer_.is_receive(), peer_, tag_);
+  }
+  bool end_if_done() override;
 
   void keep_target(MPI_Comm freed, const std::shared_ptr<Communicator>& record) override;
   /// At the end, of an inactive request: it is gone afterwards.
@@ -74,7 +94,6 @@ class MessageRequest final : public Request {
 
  private:
   friend class SparePool;
-  friend void look_at_freed() noexcept;
   Completion poll_own(Pass& pass) {
     bool is_done = transfer_.poll(pass);
     if (second_) [[unlikely]]
@@ -115,14 +134,13 @@ class SparePool {
   }
   static void give(MessageRequest& request) noexcept {
     if (own_.count >= kOwnMax) [[unlikely]]
-      get().return_own(kOwnMax / 2);
+      return_own(kOwnMax / 2);
     request.next_spare_ = own_.first;
     own_.first = &request;
     ++own_.count;
   }
-  static SparePool& get() noexcept;
   /// Of all threads that have ended, and of this one.
-  std::vector<MessageRequest*> take_all() noexcept;
+  static std::vector<MessageRequest*> take_all() noexcept;
 
  private:
   static constexpr std::uint32_t kOwnMax = 256;
@@ -134,11 +152,11 @@ class SparePool {
 
   static MessageRequest* take_slow() noexcept;
   /// Down to `keep`.
-  void return_own(std::uint32_t keep) noexcept;
+  static void return_own(std::uint32_t keep) noexcept;
 
   static inline thread_local constinit Own own_{nullptr, 0};
-  std::mutex mutex_;
-  MessageRequest* first_ = nullptr;  // guarded by mutex_
+  static inline constinit std::mutex mutex_;
+  static inline MessageRequest* first_ = nullptr;  // guarded by mutex_
 };
 
 inline MessageRequest* MessageRequest::take(const Call& call, int* code) {
@@ -189,7 +207,7 @@ int post(const Call& call, const Peer& peer, MPI_Request* handle, Begin&& begin)
 }
 
 /// Before the MPI's finalisation: frees the carriers of inactive requests.
-void free_spare_carriers() noexcept;
+void free_spare_carriers();
 
 /// Once in MPI_Init: looks whether the MPI has that handle.
 void find_completed_send();

@@ -10,6 +10,13 @@
 #include "net/registry.hpp"
 
 namespace larklane::mpi::p2p {
+namespace {
+
+/// Rings, and so full rings, are common: only a peer that is outside the library does nothing for
+/// so long. A ring costs a system call here and a wake-up there.
+constexpr std::uint64_t kStallNs = 50'000;
+
+}  // namespace
 
 Result<std::unique_ptr<Messages>> Messages::create(const Config& config, control::Plane& plane,
                                                    const Job& job, int rank, int size,
@@ -28,8 +35,10 @@ Result<std::unique_ptr<Messages>> Messages::create(const Config& config, control
       .rank = rank,
       .size = size,
       .lanes = *lanes,
-      .lane = {.bounce_bytes_max = config.message_bounce_max},
-      .eager_bytes_max = static_cast<std::uint32_t>(config.message_eager_max)};
+      .lane = {.packets = {.has_growing_rings = true},
+               .bounce_bytes_max = config.message_bounce_max},
+      .eager_bytes_max = static_cast<std::uint32_t>(config.message_eager_max),
+      .stall_ns = kStallNs};
   msg::Connector& connector = *made;
   made->engine_ = std::make_unique<msg::Engine>(*made->fabric_, made->domain_, connector, options);
   msg::SharedPlane& shared = *made;
@@ -39,7 +48,10 @@ Result<std::unique_ptr<Messages>> Messages::create(const Config& config, control
   Status watched = made->turns_.open();
   if (watched.ok()) watched = plane.watch(made->turns_);
   made->is_watched_ = watched.ok();
-  if (watched.ok()) return made;
+  if (watched.ok()) {
+    made->turns_.turn_on();
+    return made;
+  }
   made->close();
   return watched;
 }
@@ -49,6 +61,25 @@ Status Messages::Turns::open() {
   return never_ ? Status() : Status(Errc::kSystem, errno);
 }
 
+void Messages::Turns::ask() noexcept {
+  is_asked_.store(true, std::memory_order_release);  // pairs with before_sleep()
+  look_again();
+}
+
+void Messages::Turns::poll() noexcept {
+  does_poll_.store(true, std::memory_order_relaxed);  // as in next_time_ns()
+  look_again();
+}
+
+void Messages::Turns::serve() {
+  constexpr int kTurnsMost = 64;  // then the helper looks at its other sources
+  // Before the turns: a later arrival asks anew. acq_rel: as ask(), and as before_sleep()
+  is_asked_.exchange(false, std::memory_order_acq_rel);
+  for (int turn = 0; turn < kTurnsMost; ++turn)
+    if (messages_.engine_->serve_all() == 0) return;
+  is_asked_.store(true, std::memory_order_release);
+}
+
 void Messages::Turns::on_time(std::uint64_t now_ns) {
   constexpr std::uint64_t kTurnNs = 1'000'000;
   next_turn_ns_ = now_ns + kTurnNs;
@@ -56,19 +87,21 @@ void Messages::Turns::on_time(std::uint64_t now_ns) {
   }
 }
 
-void Messages::serve_by_helper() noexcept {
-  if (!std::exchange(is_served_, true)) turns_.turn_on();
-}
-
-void Messages::drain() {
-  while (!engine_->is_quiet())
-    if (engine_->progress_all() == 0) ::sched_yield();
+void Messages::drain(const std::function<void()>& poke) {
+  while (!engine_->is_quiet()) {
+    if (engine_->progress_all() != 0) continue;
+    engine_->look_for_stalls();
+    poke();
+    ::sched_yield();
+  }
 }
 
 void Messages::close() {
-  drain();
-  if (std::exchange(is_served_, false)) turns_.turn_off();
-  if (std::exchange(is_watched_, false)) plane_.unwatch(turns_);
+  drain([] {});
+  if (std::exchange(is_watched_, false)) {
+    turns_.turn_off();
+    plane_.unwatch(turns_);
+  }
   mesh_->close([this] { (void)engine_->progress_all(); });
 }
 

@@ -9,14 +9,6 @@ namespace {
 
 using Mode = msg::Communicator::Mode;
 
-/// The arguments of a send. Thread safety: immutable.
-struct SendArguments {
-  const void* buffer;
-  MPI_Count count;
-  MPI_Datatype datatype;
-  int dest, tag;
-};
-
 [[gnu::always_inline]] inline int send(const Call& call, msg::Communicator& owner, Mode mode,
                                        const SendArguments& message) {
   Transfer transfer;

@@ -66,18 +66,35 @@ int Transfer::refuse(const Call& call, Status status, int peer) {
   return call.refuse(status, peer);
 }
 
-int Transfer::receive(const Call& call, msg::Taken& message, void* buffer, MPI_Count count,
+int Transfer::receive(const Call& call, msg::Taken*& message, void* buffer, MPI_Count count,
                       MPI_Datatype datatype) {
   Payload payload;
   int code = find_payload(call, buffer, count, datatype, &payload);
   if (code != MPI_SUCCESS) return code;
   if (payload.is_scattered) code = make_room(call, payload, datatype);
   if (code != MPI_SUCCESS) return code;
-  auto posted = msg::Communicator::receive(message, payload.user_bytes());
+  auto posted = msg::Communicator::receive(*std::exchange(message, nullptr), payload.user_bytes());
   if (!posted) return refuse(call, posted.error(), MPI_ANY_SOURCE);
   pending_ = *posted;
   is_receive_ = true;
   return MPI_SUCCESS;
+}
+
+Status Transfer::post_send(const Peer& to, msg::Communicator::Mode mode,
+                           msg::UserBytes from) noexcept {
+  auto posted = to.communicator.send(to.rank, static_cast<std::uint32_t>(to.tag), from, mode);
+  if (!posted) return posted.error();
+  tally.note_sent(from.bytes);
+  pending_ = *posted;
+  return {};
+}
+
+Status Transfer::post_receive(const Peer& from, msg::UserBytes to) noexcept {
+  auto posted = from.communicator.receive(source_of(from), tag_of(from), to);
+  if (!posted) return posted.error();
+  pending_ = *posted;
+  is_receive_ = true;
+  return {};
 }
 
 int Transfer::receive_null() noexcept {
@@ -87,8 +104,7 @@ int Transfer::receive_null() noexcept {
 }
 
 void Transfer::end_packed() {
-  if (is_receive_ && outcome_.status.ok() && !outcome_.is_cancelled)
-    packed_->unpack(outcome_.envelope.bytes);
+  if (const std::uint64_t received = received_bytes(); received != 0) packed_->unpack(received);
   packed_.reset();
 }
 
@@ -125,8 +141,8 @@ void Transfer::fill(MPI_Status* status) const {
   }
 }
 
-int raise_failed(const Call& call, const Transfer& transfer, const std::string& what) {
-  return raise_code_at(call.comm, transfer.failure_code(std::string(call.name) + ": " + what));
+int raise_failed(const Call& call, const Transfer& transfer, const std::string& action) {
+  return raise_code_at(call.comm, transfer.failure_code(std::string(call.name) + ": " + action));
 }
 
 }  // namespace larklane::mpi::p2p

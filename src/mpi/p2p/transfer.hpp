@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mpi/p2p/call.hpp"
+#include "mpi/p2p/tally.hpp"
 #include "mpi/requests/request.hpp"
 #include "mpi/types/types.hpp"
 
@@ -57,6 +58,7 @@ class Transfer {
                                        payload.user_bytes(), mode);
     if (!posted) [[unlikely]]
       return refuse(call, posted.error(), to.rank);
+    tally.note_sent(payload.bytes);
     pending_ = *posted;
     if (pending_ == nullptr && packed_ != nullptr) packed_.reset();
     return MPI_SUCCESS;
@@ -69,9 +71,13 @@ class Transfer {
     is_receive_ = true;
     return MPI_SUCCESS;
   }
-  /// Of a matched message, which is used up. @return as above
-  int receive(const Call& call, msg::Taken& message, void* buffer, MPI_Count count,
+  /// Of a matched message; it becomes null once it is used up. @return as above
+  int receive(const Call& call, msg::Taken*& message, void* buffer, MPI_Count count,
               MPI_Datatype datatype);
+
+  /// The same, without a noted error. @errors those of msg::Communicator
+  Status post_send(const Peer& to, msg::Communicator::Mode mode, msg::UserBytes from) noexcept;
+  Status post_receive(const Peer& from, msg::UserBytes to) noexcept;
 
   /// From MPI_PROC_NULL: complete at once.
   int receive_null() noexcept;
@@ -102,6 +108,11 @@ class Transfer {
   /// A receive: its message, a send: the empty status. Does nothing if the status is ignored.
   void fill(MPI_Status* status) const;
   bool is_receive() const noexcept { return is_receive_; }
+  /// The bytes that a receive has written; 0 for a send.
+  std::uint64_t received_bytes() const noexcept {
+    const bool has_come = is_receive_ && outcome_.status.ok() && !outcome_.is_cancelled;
+    return has_come ? outcome_.envelope.bytes : 0;
+  }
 
   /// The same object carries another message.
   void reset() noexcept {
@@ -118,6 +129,8 @@ class Transfer {
   void end() {
     outcome_ = msg::outcome(*pending_);
     msg::release(*std::exchange(pending_, nullptr));
+    if (is_receive_ && outcome_.status.ok() && !outcome_.is_cancelled) [[likely]]
+      tally.note_received(outcome_.envelope.bytes);
     if (packed_ != nullptr) [[unlikely]]
       end_packed();
   }
@@ -129,7 +142,7 @@ class Transfer {
   msg::Outcome outcome_{};
 };
 
-/// Raises the error of a failed message in a call that waits. @param what  "send to rank 3"
-int raise_failed(const Call& call, const Transfer& transfer, const std::string& what);
+/// Raises the error of a failed message in a call that waits. @param action  "send to rank 3"
+int raise_failed(const Call& call, const Transfer& transfer, const std::string& action);
 
 }  // namespace larklane::mpi::p2p

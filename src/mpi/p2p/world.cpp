@@ -1,5 +1,7 @@
 #include "mpi/p2p/world.hpp"
 
+#include <sched.h>
+
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -10,13 +12,19 @@
 #include "base/log.hpp"
 #include "base/siphash.hpp"
 #include "mpi/abi/handles.hpp"
+#include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
+#include "mpi/p2p/buffered.hpp"
 #include "mpi/p2p/call.hpp"
+#include "mpi/p2p/matched_probe.hpp"
 #include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/messages.hpp"
 #include "mpi/p2p/progress_hook.hpp"
+#include "mpi/p2p/tally.hpp"
+#include "mpi/partitioned/device_memory.hpp"
 #include "mpi/world/process.hpp"
+#include "mpi/world/summary.hpp"
 
 namespace larklane::mpi::p2p {
 
@@ -50,6 +58,15 @@ std::uint64_t patience(int rank, std::uint64_t wait_ns) {
   return wait_ns / kLevels * (kLevels - level);
 }
 
+/// From the argument, not from MPI_Comm_get_info: the result of a nonblocking constructor answers
+/// no call yet, and an MPI may forget keys that it does not know.
+msg::Hints hints_of(MPI_Info info) {
+  const auto promises = [info](const char* key) { return info_value(info, key) == "true"; };
+  return {.no_any_source = promises("mpi_assert_no_any_source"),
+          .no_any_tag = promises("mpi_assert_no_any_tag"),
+          .allow_overtaking = promises("mpi_assert_allow_overtaking")};
+}
+
 /// Of the options by which both sides of a link choose alike. Objection::options names them.
 std::uint64_t digest_of(const Config& config) {
   const std::string text = std::to_string(config.vci_count_max) + " " + config.vci_mapping;
@@ -73,10 +90,12 @@ class World final : public control::Handler {
   void close();
   void end_messages();
   msg::Engine& engine() noexcept { return messages_->engine(); }
-  void open_record(Communicator& made, const Communicator::Members& members);
+  void open_record(Communicator& made, const Communicator::Members& members,
+                   const msg::Hints& hints);
   std::string ownership_text();
 
  private:
+  std::string counts_text();
   struct Early {
     control::Peer* from;
     std::uint16_t kind;  // 0: the peer is down
@@ -86,6 +105,7 @@ class World final : public control::Handler {
 
   void begin(Process& process, control::Plane& plane);
   void pass_locked(control::Peer& from, const control::Record& record);
+  void note_end_locked(int rank);
   bool decide(Process& process);
   bool make_communicator();
   void stay_native(const std::string& why, bool says_so);
@@ -115,7 +135,7 @@ void World::on_peer_down(control::Peer& peer) {
     if (!is_closed_ && early_.size() < kEarlyMax) early_.push_back({&peer, 0, {}});
     return;
   }
-  if (const auto rank = lines_->rank_at(peer.address())) agreement_->on_ended(*rank);
+  if (const auto rank = lines_->rank_at(peer.address())) note_end_locked(*rank);
   if (messages_) messages_->handler().on_peer_down(peer);
 }
 
@@ -126,6 +146,14 @@ void World::pass_locked(control::Peer& from, const control::Record& record) {
   }
   if (const auto ballot = lines_->read(from, record))
     agreement_->on_ballot(ballot->first, ballot->second);
+}
+
+/// The launcher may end the job now, and then no other process says why.
+void World::note_end_locked(int rank) {
+  if (agreement_->on_ended(rank))
+    log_error(
+        "rank %d has ended in MPI_Init, after its yes to Larklane's messages: the job can't go on",
+        rank);
 }
 
 void World::begin(Process& process, control::Plane& plane) {
@@ -143,7 +171,7 @@ void World::begin(Process& process, control::Plane& plane) {
     if (early.kind != 0) {
       pass_locked(*early.from, {early.kind, early.payload, {}});
     } else if (const auto rank = lines_->rank_at(early.from->address())) {
-      agreement_->on_ended(*rank);
+      note_end_locked(*rank);
     }
   }
 }
@@ -178,6 +206,8 @@ bool World::decide(Process& process) {
     agreement_->object({Objection::several_hosts, rank_});
   else if (!messages_)
     agreement_->object({Objection::unusable, rank_});
+  else if (has_device_driver())
+    agreement_->object({Objection::devices, rank_});
   else
     agreement_->agree(1);
   Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
@@ -186,7 +216,7 @@ bool World::decide(Process& process) {
       // Before this rank's yes: messages may come as soon as another rank knows the answer.
       const msg::Creation creation(messages_->engine());
       for (const MPI_Comm comm : {handles().comm_world, handles().comm_self})
-        open_record(*find_communicator(comm), find_communicator(comm)->members());
+        open_record(*find_communicator(comm), find_communicator(comm)->members(), {});
       agreement_->agree(2);
     } else
       agreement_->object({Objection::no_communicator, rank_});
@@ -234,10 +264,11 @@ void World::set_text(std::string text) {
   text_ = std::move(text);
 }
 
-void World::open_record(Communicator& made, const Communicator::Members& members) {
+void World::open_record(Communicator& made, const Communicator::Members& members,
+                        const msg::Hints& hints) {
   std::vector<int> ranks;
   for (const Member& member : members.peers) ranks.push_back(member.rank);
-  auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, {});
+  auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, hints);
   if (opened) {
     // relaxed: see `ordinary`
     made.ordinary.store(*opened, std::memory_order_relaxed);
@@ -247,16 +278,32 @@ void World::open_record(Communicator& made, const Communicator::Members& members
   next_pmpi().Abort(handles().comm_world, 1);
 }
 
+std::string World::counts_text() {
+  const TallyTotal total = tally_total();
+  if (total.sent + total.received == 0) return "there was none, so nothing to speed up";
+  const msg::Communicators::Totals matching = messages_->engine().communicators().totals();
+  const auto n = [](std::uint64_t value) { return std::to_string(value); };
+  return "sent " + n(total.sent) + " of " + bytes_text(total.sent_bytes) + ", received " +
+         n(total.received) + " of " + bytes_text(total.received_bytes) + " on " +
+         n(messages_->engine().lane_count()) + " lanes; " + n(matching.unexpected) +
+         " came before their receive, longest chain of a match " + n(matching.longest_chain);
+}
+
 void World::drain() {
   if (!is_owned()) return;
-  messages_->drain();
+  messages_->drain([] { Process::get().poke_native(); });
   free_spare_carriers();
+  free_spare_message_handles();
   messages_->serve_by_helper();  // until close(): the native call runs without the hook
   stop_hook();
 }
 
 void World::close() {
-  if (is_owned()) close_all_communicators();
+  if (is_owned()) {
+    end_buffers();
+    close_all_communicators();
+    set_text(ownership_text() + "; " + counts_text());
+  }
   end_messages();
   // relaxed: see is_owned()
   detail::is_owned.store(false, std::memory_order_relaxed);
@@ -295,12 +342,24 @@ void closed() { World::get().close(); }
 msg::Engine& engine() noexcept { return World::get().engine(); }
 
 msg::Communicator* detail::record_slow(MPI_Comm comm) noexcept {
+  count_this_thread();
   // relaxed: see communicator_epoch. Before the look-up: a change meanwhile makes it stale.
   const std::uint64_t epoch = communicator_epoch.load(std::memory_order_relaxed);
   const auto found = find_communicator(comm);
   // relaxed: see `ordinary`
-  last_record = {epoch, comm, found ? found->ordinary.load(std::memory_order_relaxed) : nullptr};
-  return last_record.found;
+  LastRecord& last = last_record_of(comm);
+  last = {epoch, comm, found ? found->ordinary.load(std::memory_order_relaxed) : nullptr};
+  return last.found;
+}
+
+void finish_all(MPI_Comm comm) {
+  if (!is_owned()) return;
+  msg::Communicator* const ours = record(comm);
+  while (ours != nullptr && !ours->are_sends_over()) {
+    if (ours->progress() != 0) continue;
+    Process::get().poke_native();
+    ::sched_yield();
+  }
 }
 
 Creation::Creation(const Communicator* parent) {
@@ -309,10 +368,17 @@ Creation::Creation(const Communicator* parent) {
     creation_.emplace(engine());
 }
 
-void Creation::open(Communicator& made, Communicator* like) const {
+void Creation::open(Communicator& made, Communicator* like, MPI_Info info) const {
   if (!creation_) return;
   const Communicator::Members& members = (like != nullptr ? *like : made).members();
-  if (members.known && !members.inter) World::get().open_record(made, members);
+  if (!members.known) return;
+  const msg::Hints hints = hints_of(info);
+  World::get().open_record(made, members, hints);
+  log_info("communicator %s: messages carried by Larklane, this process is rank %d, %zu %s%s%s%s",
+           mpi::text_of(made.recipe()).c_str(), members.rank, members.peers.size(),
+           members.inter ? "remote processes" : "processes",
+           hints.no_any_source ? ", no any source" : "", hints.no_any_tag ? ", no any tag" : "",
+           hints.allow_overtaking ? ", overtaking" : "");
 }
 
 std::string ownership_text() { return World::get().ownership_text(); }

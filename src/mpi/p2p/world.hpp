@@ -3,6 +3,7 @@
 // end in MPI_Finalize. (docs/design/protocols/ordinary_messages.md)
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,13 +32,19 @@ struct LastRecord {
   MPI_Comm comm{};
   msg::Communicator* found = nullptr;
 };
-inline thread_local LastRecord last_record;
+/// Of a thread's last communicators, by their handles' bits.
+inline constexpr std::size_t kLastRecords = 8;
+inline thread_local constinit LastRecord last_records[kLastRecords];
+inline LastRecord& last_record_of(MPI_Comm comm) noexcept {
+  constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15u;
+  return last_records[handle_bits(comm) * kSpread >> 61];  // 3 bits
+}
 msg::Communicator* record_slow(MPI_Comm comm) noexcept;
 }  // namespace detail
 
 /// The engine's communicator of a handle; null: its messages are the MPI's. @pre is_owned()
 inline msg::Communicator* record(MPI_Comm comm) noexcept {
-  const detail::LastRecord& last = detail::last_record;
+  const detail::LastRecord& last = detail::last_record_of(comm);
   // relaxed: see communicator_epoch
   if (last.comm == comm && last.epoch == communicator_epoch.load(std::memory_order_relaxed))
     return last.found;
@@ -52,11 +59,18 @@ class Creation {
   explicit Creation(const Communicator* parent);
   /// @param like  has the same members, and `made` answers no call of the MPI yet; null: ask the
   ///   MPI
-  void open(Communicator& made, Communicator* like) const;
+  /// @param info  of the call, or info_null: the hints that the program promises
+  void open(Communicator& made, Communicator* like, MPI_Info info) const;
+  /// The parent's messages are ours.
+  bool is_owned() const noexcept { return creation_.has_value(); }
 
  private:
   std::optional<msg::Creation> creation_;
 };
+
+/// MPI_Comm_disconnect, before the MPI's: returns when all sends on the communicator are over, if
+/// they are ours. No time limit while their peers live. Receives go on, as after MPI_Comm_free.
+void finish_all(MPI_Comm comm);
 
 /// After the MPI's own initialisation, on the calling thread: decides with the other ranks. Does
 /// nothing without option `p2p`. Aborts the job if the decision can't be known.

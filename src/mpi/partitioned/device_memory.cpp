@@ -37,6 +37,11 @@ bool is_in_device(void* driver, const void* address) noexcept {
 
 }  // namespace
 
+bool has_device_driver() noexcept {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOLOAD | RTLD_LAZY);
+  return driver != nullptr && dlclose(driver) == 0;
+}
+
 bool is_device_memory(const void* address) noexcept {
   // The count of added libraries when the driver's was last missing. A search for the driver opens
   // files; reading the count takes a hundred instructions.

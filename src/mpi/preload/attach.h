@@ -32,8 +32,8 @@ typedef struct LarklaneStub {
   /// The next definition of a name after the stub; null if there is none.
   void* (*find_next)(const char* name);
   /// Leads the intercepted names to these functions, in the order of calls.def, then
-  /// extensions.def, then p2p.def, MPI_X before PMPI_X; null: no function. May be called again at any time, by
-  /// one thread at a time.
+  /// extensions.def, then p2p.def, MPI_X before PMPI_X; null: no function. May be called again at
+  /// any time, by one thread at a time.
   void (*set_functions)(void* const* functions);
   /// Calls the hook with the events of threads. Null: the plain stub. Otherwise this is the stub of
   /// `larklane profile`.
@@ -42,6 +42,8 @@ typedef struct LarklaneStub {
   int is_native;
   /// Sets a hook that runs before this process's values go to its launcher (PMIx_Commit).
   void (*before_commit)(void (*hook)(void));
+  /// False: the names of p2p.def are the MPI's own.
+  int has_messages;
 } LarklaneStub;
 
 /// The entry point of a family's library, exported as larklane_mpi_attach. It fills the tables of

@@ -3,8 +3,9 @@
 // same time all store the same values. A lock here could deadlock with the dynamic linker's lock,
 // which a thread holds while it runs the constructors of a library that it opens. The stub depends
 // on libc alone and does nothing before the first call, so it is harmless in a process without MPI.
-// Compiled twice: for `larklane run`, and with LARKLANE_PROFILE for `larklane profile`, which
-// observes threads, too.
+// Compiled three times: for `larklane run`; with LARKLANE_MESSAGES for option p2p, to intercept the
+// point-to-point calls, which cost nothing without; with LARKLANE_PROFILE, too, for
+// `larklane profile`, to observe threads besides.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,6 +22,11 @@
 #include "base/mpi_choices.h"
 #include "mpi/preload/attach.h"
 
+#ifdef LARKLANE_MESSAGES
+enum { kHasMessages = 1 };
+#else
+enum { kHasMessages = 0 };
+#endif
 #ifdef LARKLANE_PROFILE
 #include "mpi/preload/threads.h"
 #define WATCH_THREADS larklane_watch_threads
@@ -36,7 +42,9 @@ static const char* const kNames[] = {
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
 #undef LARKLANE_EXTENSION
+#ifdef LARKLANE_MESSAGES
 #include "mpi/p2p/p2p.def"
+#endif
 #undef LARKLANE_CALL
 };
 enum { kNameCount = sizeof kNames / sizeof *kNames, kPathBytes = 4096 };
@@ -258,7 +266,8 @@ int PMIx_Commit(void) {
 
 // Leads the calls to our library of `family`. @return false after a warning if that fails
 static bool use_family(const char* family, const struct Object* self, bool is_native) {
-  static LarklaneStub stub = {find_next, set_functions, WATCH_THREADS, 0, before_commit};
+  static LarklaneStub stub = {find_next, set_functions, WATCH_THREADS,
+                              0,         before_commit, kHasMessages};
   stub.is_native = is_native;
   char path[kPathBytes + 64];
   const char* slash = strrchr(self->path, '/');

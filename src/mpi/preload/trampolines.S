@@ -42,7 +42,9 @@ larklane_preload_slots:
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
 #undef LARKLANE_EXTENSION
+#ifdef LARKLANE_MESSAGES
 #include "mpi/p2p/p2p.def"
+#endif
 #undef LARKLANE_CALL
 
 // Saves each register that can carry an argument, calls larklane_preload_resolve(slot, return address), jumps to its result.

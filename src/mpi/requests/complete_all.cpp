@@ -124,6 +124,8 @@ namespace larklane::mpi::face {
 
 int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
             MPI_Status* array_of_statuses) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Waitall", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Waitall(count, array_of_requests, array_of_statuses);
   }
@@ -155,6 +157,8 @@ int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
 
 int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* flag,
             MPI_Status* array_of_statuses) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Testall", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     help_before_native();
     return next.Testall(count, array_of_requests, flag, array_of_statuses);
@@ -190,6 +194,8 @@ int Testall(const Next& next, int count, MPI_Request array_of_requests[], int* f
 
 int Request_get_status_all(const Next& next, int count, const MPI_Request array_of_requests[],
                            int* flag, MPI_Status* array_of_statuses) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Request_get_status_all", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Request_get_status_all(count, array_of_requests, flag, array_of_statuses);
   }

@@ -17,13 +17,9 @@ struct Found {
   bool native_active = false;  ///< the MPI has requests that are active
 };
 
-/// Our first complete request, from a start that depends on `turn`; null if none has.
-Request* find_complete(const Batch& batch, unsigned turn, Pass& pass, int* index,
-                       Completion* completion) {
-  const int count = batch.count();
-  const int start = static_cast<int>(turn % static_cast<unsigned>(count));
-  for (int k = 0; k < count; ++k) {
-    const int i = (start + k) % count;
+/// Our first complete request, in the array's order, as MPIs choose; null if none is.
+Request* find_complete(const Batch& batch, Pass& pass, int* index, Completion* completion) {
+  for (int i = 0; i < batch.count(); ++i) {
     if (batch.ours(i) == nullptr) continue;
     *completion = batch.ours(i)->poll(pass);
     if (!is_over(*completion)) continue;
@@ -33,10 +29,10 @@ Request* find_complete(const Batch& batch, unsigned turn, Pass& pass, int* index
   return nullptr;
 }
 
-bool complete_ours(const Batch& batch, unsigned turn, Pass& pass, MPI_Request* requests,
-                   MPI_Status* status, Found* found) {
+bool complete_ours(const Batch& batch, Pass& pass, MPI_Request* requests, MPI_Status* status,
+                   Found* found) {
   Completion completion;
-  Request* const ours = find_complete(batch, turn, pass, &found->index, &completion);
+  Request* const ours = find_complete(batch, pass, &found->index, &completion);
   if (ours == nullptr) return false;
   const Failure failure = finish_round(*ours, completion, requests + found->index, status);
   found->code =
@@ -72,11 +68,11 @@ Found look(const Next& next, Batch& batch, unsigned turn, Pass& pass, MPI_Reques
            MPI_Status* status) {
   Found found;
   if (turn % 2 == 0) {
-    if (!complete_ours(batch, turn / 2, pass, requests, status, &found))
+    if (!complete_ours(batch, pass, requests, status, &found))
       complete_native(next, batch, requests, status, &found);
   } else {
     if (!complete_native(next, batch, requests, status, &found))
-      complete_ours(batch, turn / 2, pass, requests, status, &found);
+      complete_ours(batch, pass, requests, status, &found);
   }
   return found;
 }
@@ -88,6 +84,8 @@ namespace larklane::mpi::face {
 
 int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* index,
             MPI_Status* status) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Waitany", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Waitany(count, array_of_requests, index, status);
   }
@@ -114,6 +112,8 @@ int Waitany(const Next& next, int count, MPI_Request array_of_requests[], int* i
 
 int Testany(const Next& next, int count, MPI_Request array_of_requests[], int* index, int* flag,
             MPI_Status* status) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Testany", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     help_before_native();
     return next.Testany(count, array_of_requests, index, flag, status);
@@ -137,6 +137,8 @@ int Testany(const Next& next, int count, MPI_Request array_of_requests[], int* i
 
 int Request_get_status_any(const Next& next, int count, const MPI_Request array_of_requests[],
                            int* index, int* flag, MPI_Status* status) {
+  if (is_bad_count(count)) [[unlikely]]
+    return raise_bad_count("MPI_Request_get_status_any", count);
   if (!any_ours(count, array_of_requests)) [[likely]] {
     return next.Request_get_status_any(count, array_of_requests, index, flag, status);
   }
@@ -145,7 +147,7 @@ int Request_get_status_any(const Next& next, int count, const MPI_Request array_
   Batch batch(count, array_of_requests);
   Completion completion;
   Pass pass;
-  if (const Request* const ours = find_complete(batch, next_turn(), pass, index, &completion)) {
+  if (const Request* const ours = find_complete(batch, pass, index, &completion)) {
     *flag = 1;
     ours->fill(status);
     return MPI_SUCCESS;

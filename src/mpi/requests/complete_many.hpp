@@ -19,12 +19,15 @@ struct Failure {
   MPI_Comm target{};
 };
 
+/// True while a request of ours exists and `count` is negative: some MPIs crash there.
+inline bool is_bad_count(int count) noexcept { return count < 0 && !no_carriers(); }
+
 /// Ends the round of the request behind `*handle`: fills the status. The request may no longer
 /// exist afterwards.
 Failure finish_round(Request& ours, Completion completion, MPI_Request* handle, MPI_Status* status);
 
 /// A number that changes from call to call. It decides whether the MPI's requests or ours are
-/// polled first, and the index at which the poll of ours begins. So no request always comes last.
+/// polled first, so that neither always comes last.
 unsigned next_turn() noexcept;
 
 }  // namespace larklane::mpi

@@ -1,4 +1,4 @@
-// MPI_Wait, MPI_Test, MPI_Request_get_status.
+// MPI_Wait, MPI_Test, MPI_Request_get_status, MPIX_Request_is_complete.
 
 #include "mpi/abi/next.hpp"
 #include "mpi/requests/complete_many.hpp"
@@ -82,6 +82,19 @@ int Request_get_status(const Next& next, MPI_Request request, int* flag, MPI_Sta
   // A failed round is complete; the call that ends it raises the error.
   if (is_over(poll_once(*ours, flag, status))) ours->fill(status);
   return MPI_SUCCESS;
+}
+
+/// A truth value, not an error code. False of an incomplete request only, so not of an inactive
+/// one.
+int Request_is_complete(const Next& next, MPI_Request request) {
+  if (Request* const ours = find_carrier(request)) {
+    Pass pass;
+    return ours->poll(pass) != Completion::pending ? 1 : 0;
+  }
+  if (next.Request_is_complete != nullptr) return next.Request_is_complete(request);
+  int flag = 0;
+  const int code = next.Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+  return code == MPI_SUCCESS && flag != 0 ? 1 : 0;
 }
 
 }  // namespace larklane::mpi::face

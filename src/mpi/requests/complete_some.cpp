@@ -69,6 +69,8 @@ namespace larklane::mpi::face {
 
 int Waitsome(const Next& next, int incount, MPI_Request array_of_requests[], int* outcount,
              int array_of_indices[], MPI_Status* array_of_statuses) {
+  if (is_bad_count(incount)) [[unlikely]]
+    return raise_bad_count("MPI_Waitsome", incount);
   if (!any_ours(incount, array_of_requests)) [[likely]] {
     return next.Waitsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses);
   }
@@ -99,6 +101,8 @@ int Waitsome(const Next& next, int incount, MPI_Request array_of_requests[], int
 
 int Testsome(const Next& next, int incount, MPI_Request array_of_requests[], int* outcount,
              int array_of_indices[], MPI_Status* array_of_statuses) {
+  if (is_bad_count(incount)) [[unlikely]]
+    return raise_bad_count("MPI_Testsome", incount);
   if (!any_ours(incount, array_of_requests)) [[likely]] {
     help_before_native();
     return next.Testsome(incount, array_of_requests, outcount, array_of_indices, array_of_statuses);
@@ -122,6 +126,8 @@ int Testsome(const Next& next, int incount, MPI_Request array_of_requests[], int
 
 int Request_get_status_some(const Next& next, int incount, const MPI_Request array_of_requests[],
                             int* outcount, int array_of_indices[], MPI_Status* array_of_statuses) {
+  if (is_bad_count(incount)) [[unlikely]]
+    return raise_bad_count("MPI_Request_get_status_some", incount);
   if (!any_ours(incount, array_of_requests)) [[likely]] {
     return next.Request_get_status_some(incount, array_of_requests, outcount, array_of_indices,
                                         array_of_statuses);

@@ -157,6 +157,11 @@ int raise_refused(const Request& request, const char* call, Status status) {
   return raise_at(request.error_target(), error_class_of(status.code()), sentence);
 }
 
+int raise_bad_count(const char* call, int count) {
+  return raise(nullptr, MPI_ERR_ARG,
+               std::string(call) + ": count is " + std::to_string(count) + ": expected 0 or more");
+}
+
 int raise_null(const char* call) {
   return raise(nullptr, MPI_ERR_ARG,
                std::string(call) + ": a null pointer: expected a place for each result");

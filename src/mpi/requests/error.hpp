@@ -45,5 +45,7 @@ int error_class_of(Errc errc) noexcept;
 int raise_refused(const Request& request, const char* call, Status status);
 /// Raises the error of a call on our requests that gives no place for one of its results.
 int raise_null(const char* call);
+/// Raises the error of a call on fewer than 0 requests.
+int raise_bad_count(const char* call, int count);
 
 }  // namespace larklane::mpi

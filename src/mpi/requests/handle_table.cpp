@@ -14,8 +14,8 @@ void HandleTable::put(Slot& slot, std::uint64_t handle, void* value) noexcept {
 
 void HandleTable::place_locked(const Table& table, std::uint64_t handle, void* value) noexcept {
   std::size_t i = home(handle, table.shift);
+  while (is_taken(table, i)) i = (i + 1) & table.mask;
   // relaxed: only writers change keys, and they hold the mutex
-  while (table.slots[i].key.load(std::memory_order_relaxed) > kRemoved) i = (i + 1) & table.mask;
   if (table.slots[i].key.load(std::memory_order_relaxed) == kEmpty) ++used_;
   put(table.slots[i], handle, value);
 }
@@ -30,9 +30,9 @@ void HandleTable::grow_locked() {
   used_ = 0;
   for (std::size_t i = 0; i <= old.mask; ++i) {
     const Slot& slot = old.slots[i];
-    const std::uint64_t key = slot.key.load(std::memory_order_relaxed);  // relaxed: as above
-    if (key > kRemoved)
-      place_locked(*tables_.back(), key, slot.value.load(std::memory_order_relaxed));
+    if (is_taken(old, i))
+      place_locked(*tables_.back(), slot.key.load(std::memory_order_relaxed),
+                   slot.value.load(std::memory_order_relaxed));  // relaxed: as above
   }
   current_.store(tables_.back().get(),
                  std::memory_order_release);  // release: pairs with find() acquire
@@ -63,11 +63,11 @@ void HandleTable::remove(std::uint64_t handle) noexcept {
     if (key == handle) break;
   }
   --size_;
-  table.slots[i].key.store(kRemoved,
+  table.slots[i].key.store(removed_key(table, i),
                            std::memory_order_relaxed);  // relaxed: the next put() releases it
   // A removed slot before an empty one becomes empty: no probe finds a handle behind it. A removed
   // slot before a taken one remains, and counts as used.
-  while (table.slots[i].key.load(std::memory_order_relaxed) == kRemoved &&
+  while (table.slots[i].key.load(std::memory_order_relaxed) == removed_key(table, i) &&
          table.slots[(i + 1) & table.mask].key.load(std::memory_order_relaxed) == kEmpty) {
     table.slots[i].key.store(kEmpty, std::memory_order_relaxed);
     --used_;
@@ -86,9 +86,8 @@ std::vector<void*> HandleTable::values() const {
       *current_.load(std::memory_order_relaxed);  // relaxed: the mutex orders writers
   std::vector<void*> found;
   for (std::size_t i = 0; i <= table.mask; ++i) {
-    if (table.slots[i].key.load(std::memory_order_relaxed) > kRemoved) {
-      found.push_back(table.slots[i].value.load(std::memory_order_relaxed));
-    }
+    if (is_taken(table, i))
+      found.push_back(table.slots[i].value.load(std::memory_order_relaxed));  // relaxed: as above
   }
   return found;
 }

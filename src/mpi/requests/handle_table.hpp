@@ -22,6 +22,10 @@ namespace larklane::mpi {
 ///    never replaced.
 /// 3. A replaced table is kept until the end: a reader may still probe it, and finds there all
 ///    handles that it may use.
+/// 4. The key of a removed slot has its home in the next slot. No probe of that key, or of any
+/// other
+///    key with that home, comes as far as the removed slot (2). So `find` of any bits, also of bits
+///    that are no handle, meets no removed slot that has its key.
 class HandleTable {
  public:
   constexpr HandleTable() noexcept : current_(&empty_) {}
@@ -60,7 +64,7 @@ class HandleTable {
     return false;
   }
 
-  /// @param handle  not in the table; neither 0 nor 1
+  /// @param handle  not in the table; not 0
   /// @param value   not null
   void insert(std::uint64_t handle, void* value);
   /// Does nothing if `handle` is not in the table.
@@ -71,7 +75,6 @@ class HandleTable {
 
  private:
   static constexpr std::uint64_t kEmpty = 0;
-  static constexpr std::uint64_t kRemoved = 1;
   static constexpr std::size_t kSlotsMin = 64;
 
   struct Slot {
@@ -84,8 +87,21 @@ class HandleTable {
     unsigned shift;
   };
 
+  static constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15u, kInverse = 0xF1DE83E19937733Du;
+  static_assert(kFactor * kInverse == 1);
+
   static std::size_t home(std::uint64_t handle, unsigned shift) noexcept {
-    return static_cast<std::size_t>((handle * 0x9E3779B97F4A7C15u) >> shift);
+    return static_cast<std::size_t>((handle * kFactor) >> shift);
+  }
+  /// The key of slot `i` after its handle is removed; never kEmpty.
+  static std::uint64_t removed_key(const Table& table, std::size_t i) noexcept {
+    const std::uint64_t next = (i + 1) & table.mask;
+    return (next << table.shift | 1) * kInverse;
+  }
+  static bool is_taken(const Table& table, std::size_t i) noexcept {
+    // relaxed: for writers, which hold the mutex
+    const std::uint64_t key = table.slots[i].key.load(std::memory_order_relaxed);
+    return key != kEmpty && key != removed_key(table, i);
   }
   static void put(Slot& slot, std::uint64_t handle, void* value) noexcept;
   void place_locked(const Table& table, std::uint64_t handle, void* value) noexcept;

@@ -16,7 +16,7 @@ namespace larklane::mpi {
 /// the MPI is closed. Thread-safe.
 Result<FlatType> flatten_once(MPI_Datatype datatype, std::string* problem);
 
-/// What most messages need of a datatype. Thread safety: immutable.
+/// The properties of a datatype that most messages need. Thread safety: immutable.
 struct PlainType {
   std::uint64_t bytes;      ///< of an element
   std::int64_t first_byte;  ///< offset in the element, or an address

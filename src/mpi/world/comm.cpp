@@ -2,7 +2,9 @@
 // of the new communicator.
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/world.hpp"
@@ -16,16 +18,17 @@ namespace {
 /// the call, even if the caller gets MPI_COMM_NULL: the other members count it, too.
 /// @param likeness  `group`: a nonblocking constructor. Its result has the parent's group, but
 ///   answers no call yet
+/// @param info  the call's; info_null: it has none
 enum class Likeness : std::uint8_t { none, group };
 template <class Call>
 int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call,
-               Likeness likeness = Likeness::none) {
+               Likeness likeness = Likeness::none, MPI_Info info = handles().info_null) {
   ChildOrdinal ordinal(find_communicator(parent), origin);
   const p2p::Creation creation(ordinal.parent());
   const int code = call();
   if (Communicator* const communicator = ordinal.parent(); communicator && code == MPI_SUCCESS) {
     const auto record = remember_communicator(*made, ordinal.recipe(), communicator->foreigners());
-    if (record) creation.open(*record, likeness == Likeness::group ? communicator : nullptr);
+    if (record) creation.open(*record, likeness == Likeness::group ? communicator : nullptr, info);
     ordinal.keep();
   }
   return code;
@@ -39,20 +42,45 @@ std::shared_ptr<Communicator> remember_by_use(MPI_Comm made, const ContextHash& 
   return remember_communicator(made, ContextHash(key).add(use).id(), std::move(foreigners));
 }
 
-/// Hashes the two groups of an intercommunicator, alike on both sides. False if the MPI does not
-/// report them, or if they contain processes of another world.
-bool add_both_groups(MPI_Comm intercomm, ContextHash& hash) {
+/// The two groups of an intercommunicator. Nothing if the MPI does not report them, or if they
+/// contain processes of another world.
+struct BothGroups {
+  ContextId local, remote;
+  std::size_t remote_size;
+};
+std::optional<BothGroups> both_groups(MPI_Comm intercomm) {
   const Next& real = next_pmpi();
   MPI_Group local, remote;
-  if (real.Comm_group(intercomm, &local) != MPI_SUCCESS) return false;
+  if (real.Comm_group(intercomm, &local) != MPI_SUCCESS) return std::nullopt;
   const auto local_ranks = world_ranks(local);
   real.Group_free(&local);
-  if (real.Comm_remote_group(intercomm, &remote) != MPI_SUCCESS) return false;
+  if (real.Comm_remote_group(intercomm, &remote) != MPI_SUCCESS) return std::nullopt;
   const auto remote_ranks = world_ranks(remote);
   real.Group_free(&remote);
-  if (local_ranks.empty() || remote_ranks.empty()) return false;
-  add_unordered(hash, group_id(local_ranks), group_id(remote_ranks));
-  return true;
+  if (local_ranks.empty() || remote_ranks.empty()) return std::nullopt;
+  return BothGroups{group_id(local_ranks), group_id(remote_ranks), remote_ranks.size()};
+}
+
+/// One side of an intercommunicator, for the other side: the ordinal of the call on its local
+/// communicator.
+struct Side {
+  ContextId recipe;
+  std::uint64_t is_recorded;  ///< the local communicator has a record, and so `recipe` a meaning
+  std::uint64_t is_owned;     ///< its ordinary messages are Larklane's
+};
+
+/// The other side, by one collective call of the MPI on the new intercommunicator. Each process of
+/// a side passes the same. Nothing if the MPI refuses it.
+std::optional<Side> exchange(MPI_Comm intercomm, const Side& own, std::size_t remote_size) {
+  std::vector<Side> others(remote_size);
+  const int code = next_pmpi().Allgather(&own, sizeof own, handles().byte, others.data(),
+                                         sizeof own, handles().byte, intercomm);
+  return code == MPI_SUCCESS ? std::optional(others.front()) : std::nullopt;
+}
+
+/// Of one side, with its group: sides that were split from one communicator have equal recipes.
+ContextId id_of(const ContextId& group, const Side& side) {
+  return ContextHash(Origin::group).add(group).add(side.recipe).id();
 }
 
 /// MPI_Comm_free or MPI_Comm_disconnect.
@@ -86,8 +114,9 @@ int Comm_dup(const Next& next, MPI_Comm comm, MPI_Comm* newcomm) {
 }
 
 int Comm_dup_with_info(const Next& next, MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm) {
-  return collective(comm, Origin::dup, newcomm,
-                    [&] { return next.Comm_dup_with_info(comm, info, newcomm); });
+  return collective(
+      comm, Origin::dup, newcomm, [&] { return next.Comm_dup_with_info(comm, info, newcomm); },
+      Likeness::none, info);
 }
 
 int Comm_idup(const Next& next, MPI_Comm comm, MPI_Comm* newcomm, MPI_Request* request) {
@@ -100,7 +129,8 @@ int Comm_idup_with_info(const Next& next, MPI_Comm comm, MPI_Info info, MPI_Comm
                         MPI_Request* request) {
   return collective(
       comm, Origin::dup, newcomm,
-      [&] { return next.Comm_idup_with_info(comm, info, newcomm, request); }, Likeness::group);
+      [&] { return next.Comm_idup_with_info(comm, info, newcomm, request); }, Likeness::group,
+      info);
 }
 
 int Comm_create(const Next& next, MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm) {
@@ -115,8 +145,10 @@ int Comm_split(const Next& next, MPI_Comm comm, int color, int key, MPI_Comm* ne
 
 int Comm_split_type(const Next& next, MPI_Comm comm, int split_type, int key, MPI_Info info,
                     MPI_Comm* newcomm) {
-  return collective(comm, Origin::split_type, newcomm,
-                    [&] { return next.Comm_split_type(comm, split_type, key, info, newcomm); });
+  return collective(
+      comm, Origin::split_type, newcomm,
+      [&] { return next.Comm_split_type(comm, split_type, key, info, newcomm); }, Likeness::none,
+      info);
 }
 
 int Intercomm_merge(const Next& next, MPI_Comm intercomm, int high, MPI_Comm* newintracomm) {
@@ -178,7 +210,7 @@ int Comm_create_group(const Next& next, MPI_Comm comm, MPI_Group group, int tag,
                                             .add(static_cast<std::uint64_t>(tag))
                                             .add(group_id(ranks)),
                                         parent->foreigners());
-    creation.open(*record, nullptr);
+    creation.open(*record, nullptr, handles().info_null);
   }
   return code;
 }
@@ -197,14 +229,34 @@ int Comm_create_from_group(const Next& next, MPI_Group group, const char* string
 
 int Intercomm_create(const Next& next, MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm,
                      int remote_leader, int tag, MPI_Comm* newintercomm) {
+  // Only in an owned world, in which all processes run Larklane: the others may not answer.
+  const bool can_exchange = p2p::is_owned();
+  ChildOrdinal ordinal(can_exchange ? find_communicator(local_comm) : nullptr, Origin::intercomm);
+  const p2p::Creation creation(ordinal.parent());
   const int code =
       next.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm);
-  if (code != MPI_SUCCESS || *newintercomm == handles().comm_null) return code;
-  // Neither side knows the other's ordinals; both know both groups and the tag. Some members may
-  // not know processes of another world: such an intercommunicator gets no record on any process.
+  if (code != MPI_SUCCESS) return code;
+  ordinal.keep();
+  if (*newintercomm == handles().comm_null) return code;
+  // Some members may not know processes of another world: such an intercommunicator gets no record
+  // on any process.
+  const auto groups = both_groups(*newintercomm);
+  if (!groups) return code;
   ContextHash key(Origin::intercomm);
   key.add(static_cast<std::uint64_t>(tag));
-  if (add_both_groups(*newintercomm, key)) remember_by_use(*newintercomm, key);
+  Side own{ordinal.recipe(), ordinal.parent() != nullptr, creation.is_owned()};
+  std::optional<Side> other;
+  if (can_exchange && !(other = exchange(*newintercomm, own, groups->remote_size))) return code;
+  if (other && own.is_recorded != 0 && other->is_recorded != 0) {
+    add_unordered(key, id_of(groups->local, own), id_of(groups->remote, *other));
+    const auto record = remember_communicator(*newintercomm, key.id());
+    if (own.is_owned != 0 && other->is_owned != 0)
+      creation.open(*record, nullptr, handles().info_null);
+  } else {
+    // Neither side knows the other's ordinals; both know both groups and the tag.
+    add_unordered(key, groups->local, groups->remote);
+    remember_by_use(*newintercomm, key);
+  }
   return code;
 }
 
@@ -217,13 +269,17 @@ int Intercomm_create_from_groups(const Next& next, MPI_Group local_group, int lo
   if (code != MPI_SUCCESS || *newintercomm == handles().comm_null) return code;
   ContextHash key(Origin::intercomm_from_groups);
   key.add(std::string_view(string_tag));
-  if (add_both_groups(*newintercomm, key)) remember_by_use(*newintercomm, key);
+  if (const auto groups = both_groups(*newintercomm)) {
+    add_unordered(key, groups->local, groups->remote);
+    remember_by_use(*newintercomm, key);
+  }
   return code;
 }
 
 int Comm_free(const Next& next, MPI_Comm* comm) { return release(next.Comm_free, comm); }
 
 int Comm_disconnect(const Next& next, MPI_Comm* comm) {
+  if (comm != nullptr) p2p::finish_all(*comm);
   return release(next.Comm_disconnect, comm);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mpi/abi/next.hpp"
+#include "mpi/p2p/buffered.hpp"
 #include "mpi/requests/request.hpp"
 #include "mpi/world/process.hpp"
 #include "msg/protocol/communicator.hpp"
@@ -263,6 +264,7 @@ void end_communicator(MPI_Comm comm, const std::shared_ptr<Communicator>& forgot
       registry.closing.erase(found);
     Registry::begin_epoch();
   }
+  p2p::forget_buffer(*ordinary);
   ordinary->close();
 }
 

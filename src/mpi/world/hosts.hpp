@@ -59,10 +59,13 @@ class Hosts {
     std::string why_not;       ///< text for the user
     std::string network{};     ///< text for the user; empty: shared memory, or unreachable
   };
+  /// By the cards alone: it sends nothing, and the peer may have ended.
   Way way_to(int rank) const;
   bool is_here(int rank) const;
 
-  /// Call if there will be no engine: closes the listener, so later connections are refused.
+  /// Call if this process will have no engine. Closes the listener, so peers on other hosts can't
+  /// connect any more. From now on way_to() reports each peer on another host as unreachable, and
+  /// names this process as the cause. Peers on this host stay as they are.
   void refuse() noexcept {
     listener_.reset();
     is_refused_.store(true, std::memory_order_release);  // release: pairs with way_to()'s acquire

@@ -12,11 +12,13 @@
 #include "base/log.hpp"
 #include "base/status_text.hpp"
 #include "control/local/socket.hpp"
+#include "mpi/abi/exports.hpp"
 #include "mpi/p2p/world.hpp"
 #include "mpi/partitioned/carrier.hpp"
 #include "mpi/types/type_cache.hpp"
 #include "mpi/world/communicator.hpp"
 #include "mpi/world/summary.hpp"
+#include "msg/protocol/engine.hpp"
 #include "shm/copy.hpp"
 
 namespace larklane::mpi {
@@ -133,6 +135,10 @@ bool Process::prepare() {
 void Process::listen_for_ballots_locked() {
   wants_messages_ = false;
   if (config_.p2p != "on") return;  // `auto` owns nothing yet: base/p2p_auto.def
+  if (!has_message_calls())
+    return log_warn(
+        "p2p is on, but liblarklane_preload.so leaves messages to the MPI; remedy: larklane run, "
+        "or preload liblarklane_messages_preload.so");
   auto listener = control::Listener::bind(p2p::ballot_address_of(self()));
   if (!listener) return log_warn("p2p: %s", std::strerror(listener.error().detail()));
   ballot_listener_ = std::move(*listener);
@@ -344,6 +350,8 @@ void Process::help() noexcept {
 
 void Process::poke_native() noexcept {
   help();
+  // By time, since a wait that yields or sleeps makes few turns of a lane.
+  if (p2p::is_owned()) p2p::engine().look_for_stalls();
   if (private_comm_ == handles().comm_null || private_comm_ == MPI_Comm{}) return;
   // acquire: pairs with the release below: the next poker sees this one's native state
   if (poking_.exchange(true, std::memory_order_acquire)) return;

@@ -15,6 +15,8 @@ constexpr std::size_t kPeerLinesMax = 4;
 constexpr std::size_t kWarningLinesMax = 2;
 constexpr std::size_t kLineBytesMax = 1000;
 
+}  // namespace
+
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
@@ -24,8 +26,6 @@ std::string bytes_text(std::uint64_t bytes) {
   std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
   return text;
 }
-
-}  // namespace
 
 std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
                          const Identity& identity, const std::string& ordinary) {

@@ -14,6 +14,9 @@ namespace larklane::mpi {
 std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
                          const Identity& identity, const std::string& ordinary = {});
 
+/// "1.5 MiB"
+std::string bytes_text(std::uint64_t bytes);
+
 /// The same on standard error, in one piece.
 void print_summary(const part::Summary& summary, std::uint64_t forwarded, const Identity& identity,
                    const std::string& ordinary);

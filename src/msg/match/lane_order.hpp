@@ -77,10 +77,10 @@ class LaneEntryQueue {
 // 2. A record is in its ring, in a table, in the inbox or in `waiting_`. It leaves its ring with
 //    the lane's lock held, until it is in a table or in the inbox. The ring's head moves last.
 // 3. Of one source and lane, the inbox, `waiting_` and the tables keep the order of the ring.
-// 4. An entry is delivered if it has the least stamp of the first entries of its source's lanes,
-//    and a whole look began after it was taken. A message that happened before it was visible to
-//    that look. Such a message stands behind no entry with a larger stamp: the stamp of an entry
-//    before it in its ring was read before its own push ended.
+// 4. An entry is delivered on two conditions: it has the least stamp of the first entries of its
+//    source's lanes; a whole look began after it was taken. A message that happened before it was
+//    visible to that look. Such a message stands behind no entry with a larger stamp: the stamp of
+//    an entry before it in its ring was read before its own push ended.
 // 5. A delivered entry keeps its place when the communicator becomes exact and wide again: its
 //    place is less than all stamps.
 // 6. A thread that releases the wide lock leaves no undelivered entry, or another thread's turn
@@ -131,7 +131,7 @@ class LaneOrder {
   /// after another one has said yes would break MPI's order.
   /// @param looks  a probe: first all that the rings show arrives. A look that is cut short is made
   /// again, for a while
-  /// @return as turn()
+  /// @return as turn() @pre Lanes::with(lane) finds that lane
   template <class Exact, class Wide>
   bool with_tag(std::uint32_t lane, bool looks, Exact&& exact, Wide&& wide) noexcept {
     for (std::uint32_t looks_left = looks ? kLooksMost : 0;;) {
@@ -169,6 +169,12 @@ class LaneOrder {
     }
     if (looks) step_often();
     wide();
+    return release_wide();
+  }
+  /// In wide mode: all that the rings show arrives, as by a probe. @return as turn()
+  bool look_if_wide() noexcept {
+    lock_wide();
+    if (is_wide_.load(std::memory_order_relaxed)) step_often();
     return release_wide();
   }
   /// Runs `work()` with the wide lock held, in any mode. @return as turn()

@@ -46,6 +46,19 @@ class LaneBacklog {
     return !drain_locked(push);
   }
 
+  /// `by` takes the place of a message. False: that message does not wait here.
+  bool replace(Link& message, Link& by) noexcept {
+    const SpinGuard guard(lock_);
+    for (Link** at = &first_; *at != nullptr; at = &(*at)->next) {
+      if (*at != &message) continue;
+      by.next = message.next;
+      *at = &by;
+      if (end_ == &message.next) end_ = &by.next;
+      return true;
+    }
+    return false;
+  }
+
   /// After room was made: by the sender's waits, its hook or its helper.
   /// @return true: the backlog is empty
   template <class Push>

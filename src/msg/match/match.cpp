@@ -115,12 +115,15 @@ inline void MatchingEngine::take_locked(Bucket& bucket, MatchLink** place,
 
 [[gnu::always_inline]] inline MatchMessage* MatchingEngine::insert_receive_exact(
     Bucket& bucket, MatchReceive& receive, std::uint64_t word) noexcept {
-  const Found found = bucket.find(word);
-  if (found.place != nullptr && is_message((*found.place)->word)) {
+  Found found = bucket.find(word);
+  while (found.place != nullptr && is_message((*found.place)->word)) {
     MatchMessage& message = message_of(**found.place);
     bucket.remove(found.place, **found.place);
     --bucket.waiting;
-    return &message;
+    if (message.offer.take()) [[likely]]
+      return &message;
+    note_withdrawn(message);
+    found = bucket.find(word);
   }
   push_locked(bucket, found, receive, word);
   ++bucket.posted;
@@ -131,12 +134,12 @@ inline void MatchingEngine::take_locked(Bucket& bucket, MatchLink** place,
 inline MatchMessage* MatchingEngine::insert_receive_ordered(MatchReceive& receive,
                                                             std::uint64_t word) noexcept {
   Bucket& bucket = bucket_of(word);
-  const Found found = bucket.find(word);
-  if (found.place != nullptr && is_message((*found.place)->word)) {
-    MatchMessage& message = message_of(**found.place);
+  if (MatchLink** const place = find_offered(bucket, word)) {
+    MatchMessage& message = message_of(**place);
     take_ordered(message);
     return &message;
   }
+  const Found found = bucket.find(word);
   push_locked(bucket, found, receive, word);
   ++bucket.posted;
   ++bucket.waiting;
@@ -167,9 +170,10 @@ MatchMessage* MatchingEngine::insert_receive(MatchReceive& receive) noexcept {
 }
 
 [[gnu::always_inline]] inline MatchReceive* MatchingEngine::match_exact(
-    Bucket& bucket, std::uint64_t word, MatchMessage* waits) noexcept {
+    Bucket& bucket, std::uint64_t word, MatchMessage* waits, const MatchOffer* offer) noexcept {
   const Found found = bucket.find(word);
   if (found.place != nullptr && !is_message((*found.place)->word)) {
+    if (offer != nullptr && !offer->take()) return withdrawn();
     MatchReceive& receive = receive_of(**found.place);
     take_locked(bucket, found.place, receive);
     return &receive;
@@ -186,23 +190,25 @@ MatchReceive* MatchingEngine::match(const MatchKey& key, MatchMessage* waits) no
   if (kind_ == Kind::exact) {
     Bucket& bucket = bucket_of(word);
     const vci::BiasedGuard guard(bias_, bucket.lock);
-    return match_exact(bucket, word, waits);
+    return match_exact(bucket, word, waits, nullptr);
   }
-  return match_by_mode(key, word, waits);
+  return match_by_mode(key, word, waits, waits == nullptr ? nullptr : &waits->offer);
 }
 
 [[gnu::noinline]] MatchReceive* MatchingEngine::match_by_mode(const MatchKey& key,
                                                               std::uint64_t word,
-                                                              MatchMessage* waits) noexcept {
+                                                              MatchMessage* waits,
+                                                              const MatchOffer* offer) noexcept {
   MatchReceive* const receive = with_mode_of(
-      word, [&](Bucket& bucket) { return match_exact(bucket, word, waits); },
-      [&] { return match_ordered(key, waits); });
+      word, [&](Bucket& bucket) { return match_exact(bucket, word, waits, offer); },
+      [&] { return match_ordered(key, waits, offer); });
   if (waits != nullptr) grow_if_crowded();
   return receive;
 }
 
 /// With the ordered lock held.
-MatchReceive* MatchingEngine::match_ordered(const MatchKey& key, MatchMessage* waits) noexcept {
+MatchReceive* MatchingEngine::match_ordered(const MatchKey& key, MatchMessage* waits,
+                                            const MatchOffer* offer) noexcept {
   std::array<std::uint64_t, kMatchPolicyCount> words;
   for (std::size_t policy = 0; policy < kMatchPolicyCount; ++policy)
     words[policy] = word_of(static_cast<MatchPolicy>(policy), key.rank, key.tag);
@@ -215,6 +221,7 @@ MatchReceive* MatchingEngine::match_ordered(const MatchKey& key, MatchMessage* w
       first = place;
   }
   if (first != nullptr) {
+    if (offer != nullptr && !offer->take()) return withdrawn();
     MatchReceive& receive = receive_of(**first);
     take_locked(bucket_of(receive.word), first, receive);
     return &receive;
@@ -244,6 +251,32 @@ void MatchingEngine::take_ordered(MatchMessage& message) noexcept {
   --bucket_of(message.links[0].word).waiting;
 }
 
+std::uint64_t MatchingEngine::word_of_key(const MatchKey& key) noexcept {
+  return word_of(key.policy, key.rank, key.tag);
+}
+
+[[gnu::noinline]] void MatchingEngine::note_withdrawn(MatchMessage& message) noexcept {
+  --bucket_of(message.links[0].word).unexpected;
+  message.next_withdrawn = withdrawn_.load(std::memory_order_relaxed);
+  // release: of the message; pairs with for_each_withdrawn()'s acquire.
+  while (!withdrawn_.compare_exchange_weak(message.next_withdrawn, &message,
+                                           std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+/// Null: there is none.
+MatchLink** MatchingEngine::find_offered(Bucket& bucket, std::uint64_t word) noexcept {
+  while (true) {
+    MatchLink** const place = bucket.find(word).place;
+    if (place == nullptr || !is_message((*place)->word)) return nullptr;
+    MatchMessage& message = message_of(**place);
+    if (message.offer.take()) [[likely]]
+      return place;
+    take_message_locked(bucket, place);
+    note_withdrawn(message);
+  }
+}
+
 // --- probes, cancel, sweeps ---------------------------------------------------------------------
 
 std::optional<MatchingEngine::Seen> MatchingEngine::look(const MatchKey& receive) noexcept {
@@ -251,8 +284,8 @@ std::optional<MatchingEngine::Seen> MatchingEngine::look(const MatchKey& receive
   if (needs_order(receive.policy)) [[unlikely]]
     become_ordered_slow();
   const auto look_in = [&](Bucket& bucket) -> std::optional<Seen> {
-    MatchLink** const place = bucket.find(word).place;
-    if (place == nullptr || !is_message((*place)->word)) return std::nullopt;
+    MatchLink** const place = find_offered(bucket, word);
+    if (place == nullptr) return std::nullopt;
     const MatchMessage& message = message_of(**place);
     return Seen{message.rank, message.tag, message.bytes};
   };
@@ -264,8 +297,8 @@ MatchMessage* MatchingEngine::take(const MatchKey& receive) noexcept {
   if (needs_order(receive.policy)) [[unlikely]]
     become_ordered_slow();
   const auto take_of = [&](Bucket& bucket) -> MatchMessage* {
-    MatchLink** const place = bucket.find(word).place;
-    if (place == nullptr || !is_message((*place)->word)) return nullptr;
+    MatchLink** const place = find_offered(bucket, word);
+    if (place == nullptr) return nullptr;
     MatchMessage& message = message_of(**place);
     take_message_locked(bucket, place);
     return &message;

@@ -11,6 +11,7 @@
 
 #include "base/spin_lock.hpp"
 #include "base/status.hpp"
+#include "msg/match/match_offer.hpp"
 #include "vci/bias.hpp"
 
 namespace larklane::msg {
@@ -54,6 +55,9 @@ struct MatchMessage {
   std::array<MatchLink, kMatchPolicyCount> links{};  ///< the engine's, one for each policy
   std::uint64_t arrival = 0;                         ///< for `lazy`: ascending for each rank
   std::uint64_t bytes = 0;                           ///< for look(): its length
+  MatchOffer offer;                                  ///< not of an exact engine
+
+  MatchMessage* next_withdrawn = nullptr;  ///< the engine's
 
   MatchKey key() const noexcept { return {rank, tag, policy}; }
   void set(const MatchKey& key) noexcept {
@@ -84,7 +88,8 @@ struct MatchCounts {
 // 3. `ordered`, MPI's rules: the receive's policy selects the fields to compare; a message has
 //    both. A message gets the first posted of the receives that fit. A receive gets the first
 //    arrived of the messages that fit. Both orders are those in which inserts took the engine's
-//    lock.
+//    lock. In match.cpp, insert_receive_ordered() numbers the receives, and match_ordered()
+//    compares the numbers (`sequence`).
 // 4. `lazy`: as `exact` until the first call with a wildcard, then as `ordered`. The caller inserts
 //    the messages of a rank in the order of their arrival numbers. That first call holds all locks:
 //    it moves the receives, which are older than its own, and the messages by their numbers.
@@ -92,7 +97,9 @@ struct MatchCounts {
 //    matched.
 // 6. A waiting entry is in one queue; a message of an ordered engine is in four, one for each
 //    policy.
-// 7. `table_` changes with all locks held. A thread that holds a bucket's lock and finds its table
+// 7. A message with an offer matches, or look() shows it, only after take() of its offer, with the
+//    lock held. A withdrawn one leaves the engine where it is met; receives keep their places.
+// 8. `table_` changes with all locks held. A thread that holds a bucket's lock and finds its table
 //    and the mode unchanged may use the bucket.
 class MatchingEngine final {
  public:
@@ -125,6 +132,30 @@ class MatchingEngine final {
   }
   /// As insert_message(), but an unmatched message does not wait.
   MatchReceive* match_now(const MatchKey& key) noexcept { return match(key, nullptr); }
+  /// The same of a message with an offer. withdrawn(): a receive fits, but keeps its place.
+  MatchReceive* match_now(const MatchKey& key, const MatchOffer& offer) noexcept {
+    return match_by_mode(key, word_of_key(key), nullptr, &offer);
+  }
+  /// The answer of insert_message() and match_now() for a withdrawn message.
+  static MatchReceive* withdrawn() noexcept {
+    return reinterpret_cast<MatchReceive*>(std::uintptr_t{1});
+  }
+  /// Has a call met withdrawn messages, which are still to be dropped? relaxed: a hint, true for
+  /// the thread that has met them until for_each_withdrawn().
+  bool has_withdrawn() const noexcept {
+    return withdrawn_.load(std::memory_order_relaxed) != nullptr;
+  }
+  /// visit(MatchMessage&) of each such message: it is the caller's.
+  template <class Visit>
+  void for_each_withdrawn(Visit&& visit) noexcept {
+    // acquire: of the messages; pairs with note_withdrawn()'s release.
+    MatchMessage* next = withdrawn_.exchange(nullptr, std::memory_order_acquire);
+    while (next != nullptr) {
+      MatchMessage& message = *next;
+      next = message.next_withdrawn;
+      visit(message);
+    }
+  }
   /// A waiting message. Thread safety: immutable.
   struct Seen {
     std::uint32_t rank, tag;
@@ -260,10 +291,17 @@ class MatchingEngine final {
   /// @param waits  queued if unmatched; null: no message waits
   MatchReceive* match(const MatchKey& key, MatchMessage* waits) noexcept;
   MatchMessage* insert_receive_by_mode(MatchReceive& receive) noexcept;
-  MatchReceive* match_by_mode(const MatchKey& key, std::uint64_t word,
-                              MatchMessage* waits) noexcept;
-  MatchReceive* match_exact(Bucket& bucket, std::uint64_t word, MatchMessage* waits) noexcept;
-  MatchReceive* match_ordered(const MatchKey& key, MatchMessage* waits) noexcept;
+  static std::uint64_t word_of_key(const MatchKey& key) noexcept;
+  /// @param offer  of the message; null: none
+  MatchReceive* match_by_mode(const MatchKey& key, std::uint64_t word, MatchMessage* waits,
+                              const MatchOffer* offer) noexcept;
+  MatchReceive* match_exact(Bucket& bucket, std::uint64_t word, MatchMessage* waits,
+                            const MatchOffer* offer) noexcept;
+  MatchReceive* match_ordered(const MatchKey& key, MatchMessage* waits,
+                              const MatchOffer* offer) noexcept;
+  /// The first message of the key that is not withdrawn, taken; those before it have left.
+  MatchLink** find_offered(Bucket& bucket, std::uint64_t word) noexcept;
+  void note_withdrawn(MatchMessage& message) noexcept;
   void take_ordered(MatchMessage& message) noexcept;
   void wait_ordered(MatchMessage& message) noexcept;
   /// Calls visit(Bucket&, MatchLink**) of the first queue that is(word), from the sweep's bucket
@@ -292,6 +330,7 @@ class MatchingEngine final {
   Buckets buckets_;
   std::unique_ptr<Outgrown> outgrown_;
 
+  std::atomic<MatchMessage*> withdrawn_{nullptr};
   alignas(kLineBytes) std::atomic<std::uint64_t> cancelled_{0};
   std::atomic<std::uint64_t> orphaned_{0};
 };

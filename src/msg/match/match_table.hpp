@@ -146,9 +146,9 @@ void MatchingEngine::with_all_locks(Change&& change) noexcept LARKLANE_NOT_FOLLO
     return bias_.leave();
   }
   lock_.lock();
+  bias_.end();  // before the buckets are read: the owner may replace them without a lock
   const std::span buckets(buckets_.get(), bucket_count_of(table_.load(std::memory_order_relaxed)));
   for (Bucket& bucket : buckets) bucket.lock.lock();
-  bias_.end();
   change();
   for (Bucket& bucket : buckets) bucket.lock.unlock();
   lock_.unlock();

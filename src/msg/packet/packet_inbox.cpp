@@ -10,6 +10,8 @@ PacketInbox::PacketInbox(RingShape shape, std::uint32_t generation, bool is_firs
     : shape_(shape),
       generation_(generation),
       is_first_word_last_(is_first_word_last),
+      cells_(shape.cells_at_first()),
+      untold_max_(shape.untold_max_at_first()),
       head_(shape.first_position()),
       marks_(new (std::nothrow) std::uint64_t[(shape.cells + 63) / 64]()),
       freed_(head_) {}
@@ -31,6 +33,18 @@ Result<std::unique_ptr<PacketInbox>> PacketInbox::create(net::Fabric& fabric, Ri
   inbox->lines_ = reinterpret_cast<Line*>(inbox->memory_->start());
   inbox->lines_[0].words[0] = credit_word::none(generation);
   return inbox;
+}
+
+[[gnu::noinline]] Result<bool> PacketInbox::grow_slow(const RecordHead& head) noexcept {
+  if (head.stamp != stamp_of(head_, generation_) || cells_ == shape_.cells ||
+      head.freed_and_bytes != RecordHead::kMarkBytes)
+    return Errc::kProtocol;
+  cells_ = shape_.cells;
+  untold_max_ = shape_.untold_max();
+  head_ = shape_.grown_position(head_);
+  is_followed_ = false;
+  freed_.store(head_, std::memory_order_release);  // pairs with freed()
+  return true;
 }
 
 }  // namespace larklane::msg

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "base/sanitized.hpp"
 #include "base/status.hpp"
 #include "msg/packet/packet_wire.hpp"
 #include "net/provider.hpp"
@@ -45,10 +46,11 @@ class PacketInbox final {
   template <class Deliver>
   Status arrive(std::uint32_t cell, Deliver&& deliver) {
     if (is_first_word_last_) return deliver_seen(shape_.cells, deliver);
-    if (is_held_ || cell != shape_.index_of(head_)) return mark(cell);
+    if (is_held_ || cell != index_of(head_)) return mark(cell);
     return deliver_all(deliver);
   }
-  /// Writes the head of a record that arrived without one. @pre as arrive(), the caller's next call
+  /// Writes the head of a record that arrived without one. @pre as arrive(), the caller's next
+  /// call; the ring does not grow
   void write_head(std::uint32_t cell, const PacketHeader& header, std::uint32_t bytes) noexcept {
     const std::uint64_t position = head_ + shape_.index_of(cell - head_);
     write_record_head(reinterpret_cast<std::byte*>(&lines_[1 + cell]), bytes,
@@ -58,6 +60,17 @@ class PacketInbox final {
   bool is_first_word_last() const noexcept { return is_first_word_last_; }
   /// Has the record at the head arrived, and is it not held? @pre is_first_word_last()
   bool has_seen() const noexcept { return is_at_head() && !is_held_; }
+  /// Is there nothing at the head, neither new nor held? Thread-safe: a hint. relaxed, both: the
+  /// delivery looks again. @pre is_first_word_last()
+  bool looks_empty() const noexcept {
+#ifdef LARKLANE_TSAN
+    return false;  // a head that has moved on since: the peer may be copying payload there
+#endif
+    const std::uint64_t head = freed_.load(std::memory_order_relaxed);
+    const std::uint64_t word =
+        std::atomic_ref(lines_[1 + shape_.index_of(head)].words[0]).load(std::memory_order_relaxed);
+    return static_cast<std::uint32_t>(word) != stamp_of(head, generation_);
+  }
   /// As arrive(), for up to `most` records at the head that have arrived. @pre as has_seen()
   template <class Deliver>
   Status deliver_seen(std::uint32_t most, Deliver&& deliver) {
@@ -69,7 +82,7 @@ class PacketInbox final {
     return {};
   }
   /// Where the next record begins.
-  const void* head_place() const noexcept { return &lines_[1 + shape_.index_of(head_)]; }
+  const void* head_place() const noexcept { return &lines_[1 + index_of(head_)]; }
   /// Has `deliver` put off the record at the head?
   bool is_held() const noexcept { return is_held_; }
   /// @pre is_held() @errors as arrive()
@@ -83,6 +96,10 @@ class PacketInbox final {
   /// Records before this position are delivered; the peer may write one ring beyond it. acquire:
   /// pairs with deliver_head()'s release, after the delivered bytes have been read.
   std::uint64_t freed() const noexcept { return freed_.load(std::memory_order_acquire); }
+  /// Most freed cells that may be unreported.
+  std::uint32_t untold_max() const noexcept { return untold_max_; }
+  /// Cells in use.
+  std::uint32_t cells() const noexcept { return cells_; }
   /// The credit word: the peer has freed its ring up to there. acquire: pairs with the network's
   /// store, and so with the peer's reads before it.
   std::uint64_t credit() const noexcept {
@@ -92,6 +109,10 @@ class PacketInbox final {
   bool is_peer_watching() const noexcept {
     return std::atomic_ref(lines_[0].words[1]).load(std::memory_order_relaxed) == kWatched;
   }
+  /// Do records of the peer wait for room in this ring? relaxed: a hint, read again and again.
+  bool has_peer_backlog() const noexcept {
+    return std::atomic_ref(lines_[0].words[2]).load(std::memory_order_relaxed) == kHasBacklog;
+  }
 
  private:
   struct alignas(kCellBytes) Line {
@@ -100,18 +121,21 @@ class PacketInbox final {
 
   PacketInbox(RingShape shape, std::uint32_t generation, bool is_first_word_last);
 
+  std::uint32_t index_of(std::uint64_t position) const noexcept {
+    return RingShape::index_in(cells_, position);
+  }
   bool is_at_head() const noexcept {
     // acquire: of the record; pairs with the network's store of its first word.
-    const std::uint64_t word = std::atomic_ref(lines_[1 + shape_.index_of(head_)].words[0])
-                                   .load(std::memory_order_acquire);
+    const std::uint64_t word =
+        std::atomic_ref(lines_[1 + index_of(head_)].words[0]).load(std::memory_order_acquire);
     std::uint32_t stamp = 0;
     std::memcpy(&stamp, &word, sizeof stamp);
     return stamp == stamp_of(head_, generation_);
   }
-  /// Clears the first words of the further cells of a record: later records may begin there, and
-  /// payload must not look like one.
+  /// Clears the first words of the further cells of a record: later records may begin there, also
+  /// behind the cells in use once the ring has grown, and payload must not look like one.
   void clear(std::uint32_t cells) noexcept {
-    const std::uint32_t first = shape_.index_of(head_);
+    const std::uint32_t first = index_of(head_);
     for (std::uint32_t cell = 1; cell < cells && first + cell < shape_.cells; ++cell)
       // relaxed: the release of freed_ follows.
       std::atomic_ref(lines_[1 + first + cell].words[0]).store(0, std::memory_order_relaxed);
@@ -132,31 +156,33 @@ class PacketInbox final {
 
   template <class Deliver>
   Status deliver_all(Deliver&& deliver) {
-    const std::uint64_t first = head_;
+    std::uint64_t first = head_;
     do {
       // The peer can't have seen the credit of cells freed in this loop.
       if (head_ - first >= shape_.cells) return Errc::kProtocol;
+      const std::uint32_t cells = cells_;
       auto delivered = deliver_head(deliver);
+      if (cells_ != cells) first = head_;  // positions were left out
       if (!delivered) return delivered.error();
       if (!*delivered) {
         is_held_ = true;
         return {};
       }
-    } while (is_followed_ || take_mark(shape_.index_of(head_)));
+    } while (is_followed_ || take_mark(index_of(head_)));
     return {};
   }
 
   template <class Deliver>
   Result<bool> deliver_head(Deliver&& deliver) {
-    const auto* const record =
-        reinterpret_cast<const std::byte*>(&lines_[1 + shape_.index_of(head_)]);
+    const auto* const record = reinterpret_cast<const std::byte*>(&lines_[1 + index_of(head_)]);
     RecordHead head;
     std::memcpy(&head, record, sizeof head);
     const std::uint32_t bytes = head.payload_bytes();
     // Prefetches the line of the next record, which may have arrived too.
-    __builtin_prefetch(&lines_[1 + shape_.index_of(head_ + 1)]);
+    __builtin_prefetch(&lines_[1 + index_of(head_ + 1)]);
     if (head.stamp != stamp_of(head_, generation_) || bytes > shape_.payload_bytes_max())
-      return Errc::kProtocol;
+        [[unlikely]]
+      return grow_slow(head);
     Result<bool> delivered = deliver(head, std::span(record + sizeof head, bytes));
     if (!delivered || !*delivered) return delivered;
     const std::uint32_t cells = record_cells_of(bytes);
@@ -167,9 +193,14 @@ class PacketInbox final {
     return true;
   }
 
+  /// A record that is none may be the mark. True: the ring has grown. @errors kProtocol
+  Result<bool> grow_slow(const RecordHead& head) noexcept;
+
   const RingShape shape_;
   const std::uint32_t generation_;
   const bool is_first_word_last_;
+  std::uint32_t cells_;  // in use
+  std::uint32_t untold_max_;
   std::uint64_t head_;
   bool is_held_ = false;                    // the record at the head, which has no mark
   bool is_followed_ = false;                // the record before the head: one write brought both

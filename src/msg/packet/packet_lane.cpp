@@ -46,19 +46,26 @@ Result<std::uint16_t> PacketLane::take_slot(PacketLink& link) {
 
 void PacketLane::clear_slot(std::uint16_t slot) {
   vci_->exclusively([&] {
-    const auto all = std::span(watched_).first(watched_count_);
-    const auto at = std::find(all.begin(), all.end(), slots_[slot]);
+    std::uint32_t count = watched_count_.load(std::memory_order_relaxed);
+    const auto all = std::span(watched_).first(count);
+    const auto at = std::find_if(all.begin(), all.end(), [&](const std::atomic<PacketLink*>& link) {
+      return link.load(std::memory_order_relaxed) == slots_[slot];
+    });
     if (at != all.end()) {
-      *at = all.back();
-      has_watched = --watched_count_ != 0;
+      at->store(all.back().load(std::memory_order_relaxed), std::memory_order_release);
+      watched_count_.store(--count, std::memory_order_relaxed);
+      has_watched = count != 0;
     }
     slots_[slot] = nullptr;
   });
 }
 
 bool PacketLane::watch_locked(PacketLink& link) noexcept {
-  if (watched_count_ == kWatchedMax) return false;
-  watched_[watched_count_++] = &link;
+  const std::uint32_t count = watched_count_.load(std::memory_order_relaxed);
+  if (count == kWatchedMax) return false;
+  // release: of the link; pairs with looks_empty().
+  watched_[count].store(&link, std::memory_order_release);
+  watched_count_.store(count + 1, std::memory_order_relaxed);
   has_watched = true;
   return true;
 }
@@ -80,11 +87,14 @@ void PacketLane::on_wide_immediate(std::uint64_t immediate) {
 [[gnu::flatten]] std::uint32_t PacketLane::look(std::uint32_t most) {
   std::uint32_t seen = 0;
   const PacketLink* from = nullptr;
-  for (std::uint32_t i = 0; i < watched_count_; ++i)
-    if (const std::uint32_t count = watched_[i]->look_locked(most); count != 0) {
+  const std::uint32_t watched = watched_count_.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < watched; ++i) {
+    PacketLink* const link = watched_[i].load(std::memory_order_relaxed);
+    if (const std::uint32_t count = link->look_locked(most); count != 0) {
       seen += count;
-      from = watched_[i];
+      from = link;
     }
+  }
   if (seen == 0) return 0;
   if (long_pool_) {  // where calls are system calls
     look_ahead_slow(*from, seen);
@@ -92,6 +102,18 @@ void PacketLane::on_wide_immediate(std::uint64_t immediate) {
     pause.store(Pause::little_came, std::memory_order_relaxed);
   }
   return seen;
+}
+
+/// A place that is read twice, or not at all, while a link leaves: the next call finds its ring.
+/// @pre no link is destroyed meanwhile
+bool PacketLane::looks_empty() const noexcept {
+  // A place below the count has held a link. relaxed: the acquire is the place's
+  const std::uint32_t watched = watched_count_.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < watched; ++i) {
+    const PacketLink* const link = watched_[i].load(std::memory_order_acquire);
+    if (link == nullptr || !link->looks_empty()) return false;
+  }
+  return true;
 }
 
 bool PacketLane::look_at_all_locked() noexcept {

@@ -42,6 +42,9 @@ class PacketLane final : public net::Receiver {
     /// Where peers' memory can be mapped, a post returns when the peer can read its record, and all
     /// before it in that ring (PacketLink, invariant 8).
     bool pushes = false;
+    /// Over shared memory a ring takes 16 KiB until its sender has found it full. Until then a
+    /// burst that a whole ring would hold may find no room.
+    bool has_growing_rings = false;
   };
 
   /// @errors kInvalidArgument; kNoMemory, and those of register_memory; kBadOption: each link of
@@ -87,6 +90,7 @@ class PacketLane final : public net::Receiver {
   void on_immediate(std::uint32_t immediate) override;
   void on_wide_immediate(std::uint64_t immediate) override;
   std::uint32_t look(std::uint32_t most) override;
+  bool looks_empty() const noexcept override;
 
  private:
   friend class PacketLink;
@@ -141,9 +145,11 @@ class PacketLane final : public net::Receiver {
 
   // Written with the lane's lock held.
   std::vector<PacketLink*> slots_;
-  std::uint32_t next_slot_ = 0;                     // the search for a free slot starts here
-  std::array<PacketLink*, kWatchedMax> watched_{};  // the first watched_count_ ones
-  std::uint32_t watched_count_ = 0;
+  std::uint32_t next_slot_ = 0;  // the search for a free slot starts here
+  // The first watched_count_ ones. relaxed, but for looks_empty(): written with the lane's lock
+  // held
+  std::array<std::atomic<PacketLink*>, kWatchedMax> watched_{};
+  std::atomic<std::uint32_t> watched_count_{0};
   struct Row {
     const PacketLink* link;
     std::int64_t answers;   ///< posts of the lane to any peer, up to then

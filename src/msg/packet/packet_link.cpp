@@ -23,14 +23,21 @@ PacketLink::PacketLink(PacketLane& lane, PacketListener& listener,
   direct_.is_looked_for = true;
   settle_.complete = &PacketLink::settled;
   settle_.kind = vci::Work::Kind::settle;
+  backlog_word_.complete = &PacketLink::told_backlog;
+  backlog_word_.owner = this;
   word_.owner = probe_.owner = direct_.owner = settle_.owner = this;
 }
 
 Result<std::unique_ptr<PacketLink>> PacketLink::open(PacketLane& lane, PacketListener& listener,
-                                                     std::uint32_t cells) {
+                                                     std::uint32_t cells,
+                                                     std::uint32_t first_cells) {
+  const RingShape shape{cells, lane.options_.record_cells, first_cells};
+  // The mark needs a packet beside the one of the record that found no room.
+  if (shape.grows() && (lane.fabric_.limits().has_wide_immediates || lane.options_.packets < 2))
+    return Errc::kInvalidArgument;
   // relaxed: a counter, no order
   const std::uint32_t generation = lane.generation_.fetch_add(1, std::memory_order_relaxed);
-  auto inbox = PacketInbox::create(lane.fabric_, {cells, lane.options_.record_cells}, generation);
+  auto inbox = PacketInbox::create(lane.fabric_, shape, generation);
   if (!inbox) return inbox.error();
   std::unique_ptr<PacketLink> link(new (std::nothrow)
                                        PacketLink(lane, listener, std::move(inbox).value()));
@@ -85,7 +92,9 @@ Status PacketLink::connect(std::span<const std::byte> peer_offer) {
   // relaxed: no other thread uses the link before connect() has held the lane's lock.
   next_.store(first, std::memory_order_relaxed);
   completed_.store(first, std::memory_order_relaxed);
-  limit_.store(first + peer_shape_.cells, std::memory_order_relaxed);
+  peer_cells_.store(peer_shape_.cells_at_first(), std::memory_order_relaxed);
+  room_.store(peer_shape_.room_at_first(), std::memory_order_relaxed);
+  limit_.store(first + peer_shape_.room_at_first(), std::memory_order_relaxed);
   LARKLANE_TRY(lane_.vci().connect(*link_, parsed->link));
   if (!lane_.options_.pushes || !limits.has_mapped_memory || !inbox_->is_first_word_last())
     return {};
@@ -152,16 +161,17 @@ inline Status PacketLink::refusal(std::size_t payload_bytes) const noexcept {
 
 /// False: the ring has no room (counted).
 inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first) noexcept {
-  // relaxed: positions are numbers; limit_ says which of them may be written.
+  // relaxed: positions are numbers; limit_ says which of them may be written. kLocked is above it.
   first = next_.load(std::memory_order_relaxed);
   do {
     // acquire: pairs with raise_limit()'s release; the peer has read the record that was there.
     if (first + cells > limit_.load(std::memory_order_acquire) && !find_room_slow(first + cells))
         [[unlikely]] {
-      refuse_slow();
+      refuse_slow(cells);
       return false;
     }
-  } while (!next_.compare_exchange_weak(first, first + cells, std::memory_order_relaxed,
+    // acquire: pairs with grow_slow()'s release.
+  } while (!next_.compare_exchange_weak(first, first + cells, std::memory_order_acquire,
                                         std::memory_order_relaxed));
   return true;
 }
@@ -171,17 +181,31 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
   const auto low = credit_word::freed_low(inbox_->credit(), inbox_->generation());
   const std::uint64_t limit = limit_.load(std::memory_order_acquire);  // as in take_positions()
   if (low) {
-    const std::uint64_t known = limit - peer_shape_.cells;
+    // Of a limit of before the growth less than was freed; of grown_limit_ more than was freed
+    // before the mark, and no more than next_. relaxed: a limit of after the growth came behind it.
+    const std::uint64_t known = limit - room_.load(std::memory_order_relaxed);
     const std::uint32_t more = *low - static_cast<std::uint32_t>(known);
     // Ignores an older word, and an invalid one that frees more than was posted. relaxed: freed
     // positions were posted before.
-    if (more <= next_.load(std::memory_order_relaxed) - known) raise_limit(known + more);
+    if (more <= (next_.load(std::memory_order_relaxed) & ~kLocked) - known)
+      raise_limit(known + more + room_.load(std::memory_order_relaxed));
   }
+  // acquire: pairs with grow_slow()'s release, before which next_ was stored.
+  raise_limit(grown_limit_.load(std::memory_order_acquire));
   return end <= limit_.load(std::memory_order_acquire);
 }
 
-[[gnu::noinline]] void PacketLink::refuse_slow() noexcept {
+bool PacketLink::has_unread() noexcept {
+  (void)find_room_slow(0);  // reads the credit word
+  // relaxed, both: a hint
+  return next_.load(std::memory_order_relaxed) !=
+         limit_.load(std::memory_order_relaxed) - room_.load(std::memory_order_relaxed);
+}
+
+[[gnu::noinline]] void PacketLink::refuse_slow(std::uint32_t cells) noexcept {
   lane_.note(lane_.no_room_);
+  // relaxed: once more costs nothing; see grow_slow().
+  if (peer_cells_.load(std::memory_order_relaxed) != peer_shape_.cells) grow_slow(cells);
   // relaxed: a counter
   if (refusals_.fetch_add(1, std::memory_order_relaxed) % kRefusalsOfAProbe !=
       kRefusalsOfAProbe - 1)
@@ -192,22 +216,13 @@ inline bool PacketLink::take_positions(std::uint32_t cells, std::uint64_t& first
   lane_.vci().post(probe_);
 }
 
-void PacketLink::raise_limit(std::uint64_t freed) noexcept {
-  const std::uint64_t limit = freed + peer_shape_.cells;
+void PacketLink::raise_limit(std::uint64_t limit) noexcept {
   std::uint64_t old = limit_.load(std::memory_order_relaxed);  // relaxed: the exchange compares it
   // Never lowers a limit that a record has raised meanwhile: a record reports only once. release:
   // the peer has read the records that were there; pairs with the acquires of posters.
   while (old < limit && !limit_.compare_exchange_weak(old, limit, std::memory_order_release,
                                                       std::memory_order_relaxed)) {
   }
-}
-
-/// Applies a record's report. No read-modify-write: if the store undoes a credit word's effect, the
-/// next find_room_slow() reads that word again. release: as above.
-inline void PacketLink::raise_limit_locked(std::uint64_t freed) noexcept {
-  const std::uint64_t limit = freed + peer_shape_.cells;
-  if (limit_.load(std::memory_order_relaxed) < limit)
-    limit_.store(limit, std::memory_order_release);
 }
 
 /// The freed position to report in a record that the caller is about to post.
@@ -219,14 +234,6 @@ inline std::uint64_t PacketLink::freed_to_tell() noexcept {
   if (freed <= told || freed - worded_.load(std::memory_order_relaxed) > kWordAgeMax) return told;
   told_.store(freed, std::memory_order_release);
   return freed;
-}
-
-inline net::RemoteMemory PacketLink::place_of(std::uint64_t position) const noexcept {
-  return {peer_ring_.address + ring_offset_of(peer_shape_.index_of(position)), peer_ring_.key};
-}
-
-inline std::uint32_t PacketLink::immediate_of(std::uint64_t position) const noexcept {
-  return packet_immediate(peer_slot_, peer_shape_.index_of(position));
 }
 
 inline void PacketLink::send(Packet& packet, std::uint64_t position, const PacketHeader& header,
@@ -257,23 +264,6 @@ inline void PacketLink::send(Packet& packet, std::uint64_t position, const Packe
   lane_.vci().post(packet);
 }
 
-/// @param position  of the packet's first record
-/// @param bytes  of all its records
-inline void PacketLink::prepare(Packet& packet, std::uint64_t position,
-                                std::uint32_t bytes) noexcept {
-  packet.owner_ = this;
-  packet.complete = &PacketLink::sent;
-  using Kind = vci::Work::Kind;
-  if (inbox_->is_peer_watching())
-    packet.kind = bytes <= small_bytes_max_ ? Kind::small : Kind::write;
-  else
-    packet.kind = bytes <= small_bytes_max_ ? Kind::small_immediate : Kind::write_immediate;
-  packet.small_bytes = vci::Work::kSmallOfTransfer;
-  packet.immediate = immediate_of(position);
-  packet.link = link_.get();
-  packet.transfer = {packet.record_, &packet.pool_->memory(), place_of(position), bytes};
-}
-
 // --- pushes -------------------------------------------------------------------------------------
 
 /// False: the ring has no room, or the peer has withdrawn it.
@@ -289,7 +279,7 @@ inline bool PacketLink::store_record(std::uint64_t& position, const PacketHeader
   if (mapping_.registered->load(std::memory_order_acquire) != mapping_.generation) [[unlikely]]
     return false;
   next_.store(end, std::memory_order_relaxed);
-  std::byte* const record = ring_ + ring_offset_of(peer_shape_.index_of(position));
+  std::byte* const record = ring_ + ring_offset_of(peer_index_of(position));
   std::byte head[sizeof(RecordHead)];
   write_record_head(head, freed_to_tell() << RecordHead::kBytesBits | payload_bytes,
                     stamp_of(position, peer_generation_), header);
@@ -324,7 +314,7 @@ net::Post PacketLink::push_copied(const PacketHeader& header, std::uint32_t payl
   }
   if (!is_stored) [[unlikely]] {
     if (notice != nullptr) lane_.give_back(*notice);
-    refuse_slow();
+    refuse_slow(cells);
     return net::Post::retry;
   }
   if (notice == nullptr) [[likely]]
@@ -393,13 +383,13 @@ bool PacketLink::join_locked(vci::Work* first, const PacketHeader& header,
   const std::uint32_t cells_with_it = packet.cells_ + cells;
   if (cells_with_it > packet.cells_max() ||
       std::uint64_t{cells_with_it} * kCellBytes > write_bytes_max_ ||
-      peer_shape_.index_of(packet.first_) + packet.cells_ >= peer_shape_.cells)
+      peer_index_of(packet.first_) + packet.cells_ >= peer_cells_.load(std::memory_order_relaxed))
     return false;
   // Fails too if another thread has taken the next position. Orders: as in take_positions().
   std::uint64_t next = packet.first_ + packet.cells_;
   const std::uint64_t end = next + cells;
   if (end > limit_.load(std::memory_order_acquire) && !find_room_slow(end)) return false;
-  if (!next_.compare_exchange_strong(next, end, std::memory_order_relaxed,
+  if (!next_.compare_exchange_strong(next, end, std::memory_order_acquire,
                                      std::memory_order_relaxed))
     return false;
   add_record_locked(packet, header, payload_bytes);
@@ -551,138 +541,6 @@ inline void PacketLink::complete_locked(std::uint32_t cells, Status status) {
     fail_locked(status);
   // The last access. No read-modify-write: the lane's lock is held. release: pairs with is_quiet().
   completed_.store(completed_.load(std::memory_order_relaxed) + cells, std::memory_order_release);
-}
-
-// --- arrivals -----------------------------------------------------------------------------------
-
-void PacketLink::arrive(std::uint32_t cell) {
-  if (is_deaf_) [[unlikely]]
-    return;
-  if (const std::uint32_t cells = inbox_->shape().cells; cell >= cells) [[unlikely]]
-    return heard_locked(listener_.on_notification(*this, cell - cells));
-  heard_locked(
-      inbox_->arrive(cell, [this](const RecordHead& head, std::span<const std::byte> payload) {
-        return deliver_locked(head, payload);
-      }));
-}
-
-void PacketLink::arrive_headless(std::uint32_t cell, std::uint32_t header) {
-  if (is_deaf_) return;
-  if (cell >= inbox_->shape().cells) return heard_locked(Errc::kProtocol);
-  // If the sides agreed on no length, this is kNoBytes, which no valid record has.
-  inbox_->write_head(cell, short_header::decode(header), headless_bytes_);
-  arrive(cell);
-}
-
-std::uint32_t PacketLink::look_locked(std::uint32_t most) {
-  if (is_deaf_ || !inbox_->has_seen()) return 0;
-  std::uint32_t seen = 0;
-  heard_locked(
-      inbox_->deliver_seen(most, [&](const RecordHead& head, std::span<const std::byte> payload) {
-        ++seen;
-        return deliver_locked(head, payload);
-      }));
-  return seen;
-}
-
-bool PacketLink::look_whole_locked() {
-  if (!is_deaf_ && inbox_->is_held())
-    heard_locked(inbox_->resume([this](const RecordHead& head, std::span<const std::byte> payload) {
-      return deliver_locked(head, payload);
-    }));
-  else
-    (void)look_locked(inbox_->shape().cells);
-  return is_deaf_ || !inbox_->is_held();
-}
-
-void PacketLink::resume() {
-  lane_.vci().exclusively([this] {
-    if (is_deaf_ || !inbox_->is_held()) return;
-    heard_locked(inbox_->resume([this](const RecordHead& head, std::span<const std::byte> payload) {
-      return deliver_locked(head, payload);
-    }));
-  });
-}
-
-void PacketLink::heard_locked(Status status) {
-  listener_.on_all_heard();
-  lane_.expected_bytes = inbox_->head_place();
-  // The lane polls the ring before the peer learns of it.
-  if (!is_watching_ && ++heard_ == kHeardBeforeWatch && inbox_->is_first_word_last())
-    is_watching_ = lane_.watch_locked(*this);
-  if (!status.ok()) [[unlikely]] {
-    is_deaf_ = true;
-    fail_locked(status);
-  }
-  tell_locked();
-}
-
-Result<bool> PacketLink::deliver_locked(const RecordHead& head,
-                                        std::span<const std::byte> payload) {
-  // relaxed: freed positions were posted before.
-  if (head.freed() > next_.load(std::memory_order_relaxed)) return Errc::kProtocol;
-  raise_limit_locked(head.freed());
-  Result<bool> taken = listener_.on_packet(*this, head.header(), payload);
-  if (taken && *taken) [[likely]]
-    lane_.note_locked(lane_.delivered_);
-  return taken;
-}
-
-void PacketLink::tell_locked() noexcept {
-  // relaxed: written with the lock held
-  if (is_telling_.load(std::memory_order_relaxed) || !is_word_due_locked()) return;
-  is_telling_.store(true, std::memory_order_relaxed);
-  post_word_locked();
-}
-
-/// Is the peer still to be told that this side polls, or of many freed cells?
-bool PacketLink::is_word_due_locked() const noexcept {
-  return is_watching_ != has_told_watching_ || is_credit_due_locked();
-}
-
-bool PacketLink::is_credit_due_locked() const noexcept {
-  // acquire: as in freed_to_tell(). relaxed: written with the lock held.
-  const std::uint64_t told = told_.load(std::memory_order_acquire);
-  return inbox_->freed() > told + inbox_->shape().untold_max() &&
-         !is_failed_.load(std::memory_order_relaxed);
-}
-
-[[gnu::noinline]] void PacketLink::post_word_locked() noexcept {
-  std::uint64_t word = kWatched;
-  word_.transfer.remote = peer_ring_;
-  word_.freed = worded_.load(std::memory_order_relaxed);  // as freed_to_tell() reads it
-  if (is_watching_ != has_told_watching_) {
-    has_told_watching_ = true;
-    word_.transfer.remote.address += sizeof word;
-  } else {
-    word_.freed = inbox_->freed();
-    told_.store(word_.freed, std::memory_order_release);  // pairs with freed_to_tell()
-    word = credit_word::make(word_.freed, peer_generation_);
-    lane_.note_locked(lane_.credit_words_);
-  }
-  std::memcpy(word_.small, &word, sizeof word);
-  word_.kind = vci::Work::Kind::small;
-  word_.small_bytes = sizeof word;
-  word_.link = link_.get();
-  lane_.vci().post(word_);
-}
-
-void PacketLink::told(net::Operation& operation, Status status) {
-  PacketLink& link = *static_cast<OwnWork&>(operation).owner;
-  if (status.ok()) [[likely]]
-    link.worded_.store(link.word_.freed, std::memory_order_relaxed);  // as freed_to_tell() reads it
-  else
-    link.fail_locked(status);
-  if (link.is_word_due_locked())
-    link.post_word_locked();
-  else
-    link.is_telling_.store(false, std::memory_order_release);  // pairs with is_quiet()
-}
-
-void PacketLink::probed(net::Operation& operation, Status status) {
-  PacketLink& link = *static_cast<OwnWork&>(operation).owner;
-  if (!status.ok()) link.fail_locked(status);
-  link.is_probing_.store(false, std::memory_order_release);  // pairs with refuse_slow(), is_quiet()
 }
 
 // --- the end ------------------------------------------------------------------------------------

@@ -67,10 +67,11 @@ struct Gathered {
 // 2. After that exchange nothing can refuse the record: its packet was taken before, or it goes out
 //    at once, or by the link's own work, which is free. A record with positions is posted on the
 //    lane, or waits there for others to join it. It fails only together with the link.
-// 3. `limit_` is the highest freed position that the peer has reported, plus one ring. It may be
-//    lower only while the credit word in this side's memory says more; find_room_slow() reads that.
+// 3. `limit_` is the highest freed position that the peer has reported, plus `room_`, or
+//    `grown_limit_`. It may be lower only while the credit word in this side's memory says more, or
+//    `grown_limit_` does; find_room_slow() reads both.
 // 4. A posted record or credit word has reported the freed cells up to `told_`. If more than
-//    RingShape::untold_max() freed cells are unreported, a credit word is in flight, or the link
+//    PacketInbox::untold_max() freed cells are unreported, a credit word is in flight, or the link
 //    has failed. At most one credit word is in flight.
 // 5. A side that has announced that it polls its ring does so as long as the link is open. The
 //    other side posts without immediates once it sees that. Immediates that arrive later carry no
@@ -81,6 +82,9 @@ struct Gathered {
 // 8. A link that pushes stores each record in the peer's mapped ring, with `producer_` held: the
 //    records before it in the ring can be read by then. It refuses a record before it takes a
 //    position. `producer_` is a leaf of the lock order.
+// 9. The peer's ring grows (grow_slow()) with `next_` or `producer_` locked, and only if all
+//    positions before it are written. So a position and `peer_cells_`, read after the exchange that
+//    took it, fit.
 class PacketLink final {
  public:
   static constexpr std::uint64_t kWordAgeMax = 1u << 20;
@@ -93,18 +97,31 @@ class PacketLink final {
   static constexpr std::uint32_t cells_on(const net::Limits& network) noexcept {
     return network.is_progress_manual ? 4096 : 1024;
   }
+  /// Cells that a ring uses until its sender has found them full: 8 KiB, and with the room behind
+  /// them 16 KiB. 0, all: where memory that is not used yet is not saved either.
+  static constexpr std::uint32_t first_cells_on(const net::Limits& network,
+                                                std::uint32_t record_cells) noexcept {
+    return network.has_mapped_memory && record_cells <= 128 ? 128 : 0;
+  }
+  /// Positions at which a sender finds the ring full before it makes it grow.
+  static constexpr std::uint32_t kFullsBeforeGrowth = 8;
   /// Deliveries after which the lane polls a link's ring, if it has a place left.
   static constexpr std::uint32_t kHeardBeforeWatch = 16;
 
   /// Reserves as many immediates as the ring has cells: no more records can be pending.
   /// @param lane  outlives the link, as does `listener`
   /// @param cells  a power of two from the lane's record_cells up, to RingShape::kCellsMax
+  /// @param first_cells  as in RingShape; 0 where immediates are wide, and on a lane of one packet
   /// @errors kInvalidArgument; kNoMemory; those of Endpoint::open_link and allocate_memory
   static Result<std::unique_ptr<PacketLink>> open(PacketLane& lane, PacketListener& listener,
-                                                  std::uint32_t cells);
+                                                  std::uint32_t cells,
+                                                  std::uint32_t first_cells = 0);
   /// With this network's default ring.
   static Result<std::unique_ptr<PacketLink>> open(PacketLane& lane, PacketListener& listener) {
-    return open(lane, listener, cells_on(lane.fabric_.limits()));
+    const net::Limits& network = lane.fabric_.limits();
+    return open(
+        lane, listener, cells_on(network),
+        lane.options_.has_growing_rings ? first_cells_on(network, lane.options_.record_cells) : 0);
   }
   /// @pre is_quiet(), no thread posts, and nothing more arrives from the peer
   ~PacketLink();
@@ -126,6 +143,10 @@ class PacketLink final {
   void keep_silent();
   /// One turn of its lane, even if another thread owns the lane. Not from a callback.
   void make_progress() noexcept;
+  /// Has the peer's ring grown, and has this side's? relaxed: statistics.
+  bool has_grown() const noexcept {
+    return peer_shape_.grows() && peer_cells_.load(std::memory_order_relaxed) == peer_shape_.cells;
+  }
   /// Longest payload of one record. The lanes of both sides limit it.
   std::uint32_t payload_bytes_max() const noexcept { return payload_bytes_max_; }
 
@@ -148,8 +169,27 @@ class PacketLink final {
   Result<net::Post> push(const PacketHeader& header, std::uint64_t first,
                          std::span<const std::byte> rest) noexcept;
 
+  /// The caller's records wait for room, or no longer do: sets what tell_backlog() tells. The
+  /// caller orders the calls. seq_cst: pairs with told_backlog(): store, then look.
+  void set_backlog(bool has) noexcept { has_backlog_.exchange(has, std::memory_order_seq_cst); }
+  /// Writes that into the peer's memory, unless a thread does already. With no lock of the caller's
+  /// that a callback may take.
+  void tell_backlog() noexcept;
+  /// Has the peer said so of its records? A hint.
+  bool has_peer_backlog() const noexcept { return inbox_->has_peer_backlog(); }
+  /// May the peer's ring hold records that the peer has not read?
+  bool has_unread() noexcept;
+  /// Changes with each post, with each record from the peer, and with each report of room.
+  std::uint64_t activity() const noexcept {
+    // relaxed: numbers
+    return next_.load(std::memory_order_relaxed) + limit_.load(std::memory_order_relaxed) +
+           inbox_->freed();
+  }
+
   /// Offers the held record to the listener again. Not from a callback.
   void resume();
+  /// The same, with the lane's lock held.
+  void resume_locked();
   /// For reads and writes of the peer's memory, by works on the same lane.
   net::Link& net_link() const noexcept { return *link_; }
 
@@ -174,6 +214,7 @@ class PacketLink final {
     return completed_.load(std::memory_order_acquire) + pushed_.load(std::memory_order_relaxed) ==
                next_.load(std::memory_order_relaxed) &&
            !is_telling_.load(std::memory_order_acquire) &&
+           !is_telling_backlog_.load(std::memory_order_acquire) &&
            !is_probing_.load(std::memory_order_acquire) &&
            !is_settling_.load(std::memory_order_acquire);
   }
@@ -193,7 +234,14 @@ class PacketLink final {
   Status refusal(std::size_t payload_bytes) const noexcept;
   bool take_positions(std::uint32_t cells, std::uint64_t& first) noexcept;
   bool find_room_slow(std::uint64_t end) noexcept;
-  void refuse_slow() noexcept;
+  void refuse_slow(std::uint32_t cells) noexcept;
+  void grow_slow(std::uint32_t cells) noexcept;
+  void push_mark_slow() noexcept;
+  void use_all_cells(std::uint64_t mark) noexcept;
+  std::uint32_t peer_index_of(std::uint64_t position) const noexcept {
+    // relaxed: the exchange that took the position was an acquire (invariant 8).
+    return RingShape::index_in(peer_cells_.load(std::memory_order_relaxed), position);
+  }
   /// @param copy  (std::byte* to): writes the payload there
   template <class Copy>
   Result<net::Post> post_copied(const PacketHeader& header, std::uint64_t payload_bytes,
@@ -226,13 +274,15 @@ class PacketLink final {
   void send_headless(Packet& packet, std::uint64_t position, std::uint32_t header) noexcept;
   void prepare(Packet& packet, std::uint64_t position, std::uint32_t bytes) noexcept;
   std::uint64_t freed_to_tell() noexcept;
-  void raise_limit(std::uint64_t freed) noexcept;
+  void raise_limit(std::uint64_t limit) noexcept;
   void raise_limit_locked(std::uint64_t freed) noexcept;
 
   // With the lane's lock held.
   void arrive(std::uint32_t cell);
   void arrive_headless(std::uint32_t cell, std::uint32_t header);
   std::uint32_t look_locked(std::uint32_t most);
+  /// As PacketInbox's.
+  bool looks_empty() const noexcept { return inbox_->looks_empty(); }
   /// Takes the records that the ring shows now, also one that was held. False: one is held.
   bool look_whole_locked();
   void heard_locked(Status status);
@@ -241,11 +291,13 @@ class PacketLink final {
   bool is_word_due_locked() const noexcept;
   bool is_credit_due_locked() const noexcept;
   void post_word_locked() noexcept;
+  void post_backlog_word() noexcept;
   void fail_locked(Status status);
   void complete_locked(std::uint32_t cells, Status status);
   static void sent(net::Operation& operation, Status status);
   static void sent_directly(net::Operation& operation, Status status);
   static void told(net::Operation& operation, Status status);
+  static void told_backlog(net::Operation& operation, Status status);
   static void probed(net::Operation& operation, Status status);
   static void settled(net::Operation& operation, Status status);
   static void greeted(net::Operation& operation, Status status);
@@ -273,17 +325,28 @@ class PacketLink final {
 
   // Read by posters, seldom written.
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> limit_{0};
-  std::atomic<std::uint64_t> worded_;  // position in the last credit word that took effect
+  std::atomic<std::uint32_t> peer_cells_{1};  // of the peer's ring: in use
+  std::atomic<std::uint32_t> room_{1};        // of them: for records
+  std::atomic<std::uint64_t> worded_;         // position in the last credit word that took effect
   std::atomic<bool> is_failed_{false};
   Status failure_;  // written before is_failed_
 
   // Written by posters.
+  static constexpr std::uint64_t kLocked = std::uint64_t{1} << 63;  // beyond any limit
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> next_{0};  // position of the next record
   SpinLock producer_;                                               // if posts are pushed
   std::atomic<std::uint64_t> pushed_{0};                            // positions, without a notice
   std::atomic<std::uint64_t> told_;
   std::atomic<std::uint32_t> refusals_{0};
+  std::atomic<std::uint32_t> fulls_{0};        // positions at which the ring was full
+  std::atomic<std::uint64_t> full_at_{0};      // the last of them
+  std::atomic<std::uint64_t> grown_limit_{0};  // once the peer's ring has grown
   std::atomic<bool> is_probing_{false};
+
+  // Written where records find no room.
+  std::atomic<bool> has_backlog_{false}, is_telling_backlog_{false};
+  OwnWork backlog_word_;  // of the thread that has set is_telling_backlog_
+  bool has_told_backlog_ = false;
 
   // With the lane's lock held.
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> completed_{0};  // number of positions
@@ -297,5 +360,39 @@ class PacketLink final {
   OwnWork direct_;  // of a direct record that waits for room
   alignas(kCellBytes) std::byte direct_record_[kCellBytes];
 };
+
+inline net::RemoteMemory PacketLink::place_of(std::uint64_t position) const noexcept {
+  return {peer_ring_.address + ring_offset_of(peer_index_of(position)), peer_ring_.key};
+}
+
+inline std::uint32_t PacketLink::immediate_of(std::uint64_t position) const noexcept {
+  return packet_immediate(peer_slot_, peer_index_of(position));
+}
+
+/// @param position  of the packet's first record
+/// @param bytes  of all its records
+inline void PacketLink::prepare(Packet& packet, std::uint64_t position,
+                                std::uint32_t bytes) noexcept {
+  packet.owner_ = this;
+  packet.complete = &PacketLink::sent;
+  using enum vci::Work::Kind;
+  if (inbox_->is_peer_watching())
+    packet.kind = bytes <= small_bytes_max_ ? small : write;
+  else
+    packet.kind = bytes <= small_bytes_max_ ? small_immediate : write_immediate;
+  packet.small_bytes = vci::Work::kSmallOfTransfer;
+  packet.immediate = immediate_of(position);
+  packet.link = link_.get();
+  packet.transfer = {packet.record_, &packet.pool_->memory(), place_of(position), bytes};
+}
+
+/// Applies a record's report. No read-modify-write: if the store undoes a credit word's effect, the
+/// next find_room_slow() reads that word again. release: as above.
+inline void PacketLink::raise_limit_locked(std::uint64_t freed) noexcept {
+  // relaxed: room_ grows with the lock held by another thread or not; before, the limit is lower.
+  const std::uint64_t limit = freed + room_.load(std::memory_order_relaxed);
+  if (limit_.load(std::memory_order_relaxed) < limit)
+    limit_.store(limit, std::memory_order_release);
+}
 
 }  // namespace larklane::msg

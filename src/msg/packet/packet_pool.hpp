@@ -1,5 +1,9 @@
 #pragma once
-// The packets of a lane: registered memory that records are assembled in and sent from.
+// The packets of a lane. A packet is registered memory for one record, or for several that leave in
+// one write. A thread takes a packet, assembles the record in it and posts it.
+//
+// To change the number of packets: PacketLane::Options::packets (packet_lane.hpp). PacketLane
+// passes it to create(), and also makes the pool of long packets.
 
 #include <atomic>
 #include <cstddef>
@@ -18,8 +22,8 @@ namespace larklane::msg {
 class PacketLink;
 class PacketPool;
 
-/// Registered memory for one record, and the work that sends it. Thread safety: single-owner: the
-/// thread that has taken it, until it is posted or given back.
+/// Registered memory for a record, and the work that sends it. Thread safety: single-owner: the
+/// thread that has taken the packet, until it posts the packet or gives it back.
 class alignas(kCellBytes) Packet final : private vci::Work {
  public:
   Packet() noexcept { is_looked_for = true; }
@@ -36,26 +40,28 @@ class alignas(kCellBytes) Packet final : private vci::Work {
   PacketPool* pool_ = nullptr;
   std::byte* record_ = nullptr;
   PacketLink* owner_ = nullptr;
-  std::uint64_t first_ = 0;             // while others may join: position of its first record
+  // While later records may join its write: position of its first record in the peer's ring.
+  std::uint64_t first_ = 0;
   std::atomic<std::uint64_t> held_{0};  // name by which a user holds it; 0: none
   std::uint32_t payload_bytes_max_ = 0;
   std::uint32_t cells_ = 0;   // while in flight
-  std::uint32_t last_ = 0;    // while others may join: cell of its last record
-  std::uint32_t number_ = 0;  // from 1
-  std::atomic<std::uint32_t> next_{0};
-  std::uint32_t uses_ = 0;  // by users
+  std::uint32_t last_ = 0;    // while later records may join: the packet's cell of its last one
+  std::uint32_t number_ = 0;  // in its pool, from 1
+  std::atomic<std::uint32_t> next_{0};  // number of the next free packet
+  std::uint32_t uses_ = 0;              // times that users have held it
 };
 
 // Thread safety: thread-safe.
 // Invariants:
 // 1. A packet is free, or belongs to the caller that has taken it, or to its link until its work is
 //    complete.
-// 2. A list is the number of its first free packet (0: none) and, in its high half, the number of
-//    takes so far. So no exchange succeeds on a list that has changed since its load.
-// 3. A user names a packet by its number and, in the high half, by how often users have held it. So
-//    an old name finds no packet.
-// 4. Users never get packets of `reserved_`. So packets that a user keeps, or posts to a peer
-//    without room, block no other traffic.
+// 2. The word of a list holds the number of its first free packet (0: none) in the low half, and
+//    the number of takes so far in the high half. So a compare-and-swap fails if the list has
+//    changed since its load.
+// 3. The low half of a user's name of a packet is the packet's number. The high half counts how
+//    often users have held it, so an old name finds no packet.
+// 4. Users never get packets of `reserved_`; the library takes these when `free_` is empty. So
+//    packets that a user keeps, or posts to a peer without room, block no other traffic.
 class PacketPool final {
  public:
   static constexpr std::uint32_t kCountMax = 1u << 20;

@@ -7,8 +7,12 @@
 namespace larklane::msg {
 
 bool RingShape::is_legal() const noexcept {
-  return std::has_single_bit(cells) && cells <= kCellsMax && record_cells >= 1 &&
-         record_cells <= kRecordCellsMax && record_cells <= cells;
+  if (!std::has_single_bit(cells) || cells > kCellsMax || record_cells < 1 ||
+      record_cells > kRecordCellsMax || record_cells > cells)
+    return false;
+  // A grown ring has as many cells that were never used as others, and no fewer.
+  return !grows() || (std::has_single_bit(first_cells) && first_cells >= 2 &&
+                      first_cells >= record_cells && covered_at_first() <= cells / 2);
 }
 
 std::uint32_t RingShape::untold_max() const noexcept {

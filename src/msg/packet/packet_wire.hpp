@@ -29,6 +29,8 @@ inline constexpr std::uint32_t kCellBytes = 64;
 struct RecordHead {
   static constexpr std::uint32_t kBytesBits = 16;
   static constexpr std::uint64_t kIsFollowed = std::uint64_t{1} << 63;
+  /// Length of a mark, the last record before the ring grows. No payload is as long.
+  static constexpr std::uint32_t kMarkBytes = (1u << kBytesBits) - 1;
 
   std::uint32_t stamp;  ///< stamp_of() its position and the ring's generation
   std::uint32_t first;  ///< word of the header
@@ -41,7 +43,7 @@ struct RecordHead {
   std::uint64_t freed() const noexcept { return (freed_and_bytes & ~kIsFollowed) >> kBytesBits; }
   bool is_followed() const noexcept { return (freed_and_bytes & kIsFollowed) != 0; }
   std::uint32_t payload_bytes() const noexcept {
-    return static_cast<std::uint32_t>(freed_and_bytes & ((1u << kBytesBits) - 1));
+    return static_cast<std::uint32_t>(freed_and_bytes & kMarkBytes);
   }
 };
 static_assert(sizeof(RecordHead) == 24);
@@ -79,18 +81,24 @@ std::optional<std::uint32_t> encode(const PacketHeader& header) noexcept;
 PacketHeader decode(std::uint32_t word) noexcept;
 }  // namespace short_header
 
-/// Size of a ring.
+/// Size of a ring. It may use `first_cells` of its cells until its sender has found them full.
 struct RingShape {
   static constexpr std::uint32_t kCellsMax = 1u << 16;  ///< bits of an immediate
   static constexpr std::uint32_t kRecordCellsMax = 1u << 10;
 
   std::uint32_t cells;         ///< a power of two, up to kCellsMax
   std::uint32_t record_cells;  ///< of its longest record, up to kRecordCellsMax and `cells`
+  /// A power of two from `record_cells` up; 0: the ring uses all cells from the beginning.
+  std::uint32_t first_cells = 0;
 
   friend constexpr bool operator==(const RingShape&, const RingShape&) noexcept = default;
   bool is_legal() const noexcept;
   std::uint32_t index_of(std::uint64_t position) const noexcept {
-    return static_cast<std::uint32_t>(position) & (cells - 1);
+    return index_in(cells, position);
+  }
+  /// Where `used` cells are in use.
+  static std::uint32_t index_in(std::uint32_t used, std::uint64_t position) noexcept {
+    return static_cast<std::uint32_t>(position) & (used - 1);
   }
   /// Positions count cells and never restart. They begin here, so that each ring soon goes beyond
   /// 32 bits.
@@ -102,13 +110,39 @@ struct RingShape {
   }
   /// Most freed cells that may be unreported: the peer still has room for a record.
   std::uint32_t untold_max() const noexcept;
+
+  bool grows() const noexcept { return first_cells != 0; }
+  std::uint32_t cells_at_first() const noexcept { return grows() ? first_cells : cells; }
+  /// Cells that the sender fills before the ring grows: one more is left for the mark.
+  std::uint32_t room_at_first() const noexcept { return grows() ? first_cells - 1 : cells; }
+  /// As untold_max(), before the ring grows: the peer still has room for a record of
+  /// assured_at_first() cells. For longer ones it makes the ring grow.
+  std::uint32_t untold_max_at_first() const noexcept {
+    return grows() ? first_cells / 2 - 1 : untold_max();
+  }
+  std::uint32_t assured_at_first() const noexcept {
+    return room_at_first() - untold_max_at_first();
+  }
+  /// Cells that records before the mark may cover.
+  std::uint32_t covered_at_first() const noexcept { return first_cells + record_cells - 1; }
+  /// The first position of the grown ring, whose mark has position `mark`. It leads to the first
+  /// cell that was never used. As many positions as cells were used, or more, are left out: so no
+  /// freed position before the mark lets a record come as far as those cells.
+  std::uint64_t grown_position(std::uint64_t mark) const noexcept {
+    const std::uint64_t mask = cells - 1;
+    return ((mark + 1 + mask) & ~mask) + covered_at_first();
+  }
+  /// Positions below this one lead to cells that were never used.
+  std::uint64_t grown_limit(std::uint64_t mark) const noexcept {
+    return grown_position(mark) - covered_at_first() + cells;
+  }
   /// Number of a pair's immediates without a record.
   std::uint32_t notifications() const noexcept { return kCellsMax - cells; }
   /// Lines of memory: credit, cells, and the rest of a record in the last cell.
   std::uint32_t lines() const noexcept { return 1 + cells + record_cells - 1; }
 };
-static_assert(RingShape::kRecordCellsMax * kCellBytes - sizeof(RecordHead) <
-              1u << RecordHead::kBytesBits);
+static_assert(std::size_t{RingShape::kRecordCellsMax} * kCellBytes - sizeof(RecordHead) <
+              RecordHead::kMarkBytes);
 
 inline std::uint32_t record_cells_of(std::uint32_t payload_bytes) noexcept {
   return (static_cast<std::uint32_t>(sizeof(RecordHead)) + payload_bytes + kCellBytes - 1) /
@@ -140,10 +174,13 @@ std::optional<std::uint32_t> freed_low(std::uint64_t word, std::uint32_t generat
 /// it need no immediate.
 inline constexpr std::uint64_t kWatched = 0x6465'6863'7461'776b;  // "kwatched"
 
+/// Value of the third word of the credit line while the peer has records that found no room.
+inline constexpr std::uint64_t kHasBacklog = 0x6b63'6162'7374'6177;  // "watsback"
+
 /// One end of a pair, described for the other end. The offer of its network link follows.
 struct PacketOffer {
   static constexpr std::uint32_t kMagic = 0x6b70'6b6c;  // "lkpk"
-  static constexpr std::uint16_t kVersion = 6;
+  static constexpr std::uint16_t kVersion = 7;
   static std::uint16_t headless_bytes_on(const net::Limits& network) noexcept;
 
   std::uint32_t magic = kMagic;
@@ -156,7 +193,7 @@ struct PacketOffer {
   std::uint16_t headless_bytes;
   net::RemoteMemory ring;
 };
-static_assert(sizeof(PacketOffer) == 40);
+static_assert(sizeof(PacketOffer) == 48);
 inline constexpr std::size_t kPacketOfferBytesMax = sizeof(PacketOffer) + net::kOfferBytesMax;
 
 std::vector<std::byte> write_packet_offer(PacketOffer offer, std::span<const std::byte> link);

@@ -98,6 +98,23 @@ net::Memory* Awaited::take_memory_of_asking(const Connection& connection, Sweep&
   return nullptr;
 }
 
+bool Awaited::may_have_one_of(const Connection& connection) noexcept {
+  constexpr std::uint32_t kSearchMost = 1024;
+  const SpinGuard guard(lock_);
+  if (count_ == 0 || size_ > kSearchMost) return count_ != 0;
+  return std::any_of(places_.get(), places_.get() + size_, [&](const Place& place) {
+    return place.operation != nullptr && place.operation->connection == &connection;
+  });
+}
+
+bool Awaited::has_ordinary(const Connection& connection, std::uint32_t number) noexcept {
+  const SpinGuard guard(lock_);
+  return std::any_of(places_.get(), places_.get() + size_, [&](const Place& place) {
+    return place.operation != nullptr && place.operation->connection == &connection &&
+           OrdinaryWord::number_in(place.operation->header) == number;
+  });
+}
+
 std::uint32_t Awaited::count() noexcept {
   const SpinGuard guard(lock_);
   return count_;

@@ -28,6 +28,8 @@ class Awaited {
   std::uint32_t add(Operation& operation, std::uint32_t places = UINT32_MAX) noexcept;
   /// The place in a number, from 0.
   static std::uint32_t place_of(std::uint32_t number) noexcept { return (number & kPlaceMask) - 1; }
+  /// The count of uses in a number.
+  static std::uint32_t use_of(std::uint32_t number) noexcept { return number >> kPlaceBits; }
   /// @param number  as a peer sent it: any value @return null: no operation of that connection
   ///   waits under it
   Operation* take(std::uint32_t number, const Connection& connection) noexcept;
@@ -49,6 +51,26 @@ class Awaited {
   /// Takes the registered memory of the next operation that waits for a write into it. The
   /// operation goes on waiting. Null: no operation that waited when the search began has any.
   net::Memory* take_memory_of_asking(const Connection& connection, Sweep& sweep) noexcept;
+  enum class Decision : std::uint8_t { stays, leaves, leaves_substitute };
+  /// Does with an operation of this table what decide(number) says. `stays` also if it is over.
+  /// @param operation  lives @param substitute  waits in its place for `leaves_substitute`
+  template <class Decide>
+  Decision release(Operation& operation, Operation& substitute, Decide&& decide) noexcept {
+    const SpinGuard guard(lock_);
+    const std::uint32_t number = operation.awaited;
+    if (number == 0) return Decision::stays;
+    const Decision decision = decide(number);
+    if (decision == Decision::leaves) (void)take_locked(number & kPlaceMask);
+    if (decision != Decision::leaves_substitute) return decision;
+    places_[(number & kPlaceMask) - 1].operation = &substitute;
+    substitute.awaited = number;
+    operation.awaited = 0;
+    return decision;
+  }
+  /// Does an operation wait over `connection`? A large table is not searched: true.
+  bool may_have_one_of(const Connection& connection) noexcept;
+  /// Does a send of an ordinary message with this number of its communicator wait?
+  bool has_ordinary(const Connection& connection, std::uint32_t number) noexcept;
   std::uint32_t count() noexcept;
 
  private:

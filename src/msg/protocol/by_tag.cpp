@@ -35,7 +35,7 @@ ByTag::ByTag(Communicator& owner)
 
 ByTag::~ByTag() {
   while (LaneEntry* const entry = order_.take_undelivered())
-    Connection::drop(*static_cast<PartOf<LaneEntry>&>(*entry).whole);
+    Engine::free_message(*static_cast<PartOf<LaneEntry>&>(*entry).whole);
   for_each_engine([](MatchingEngine& engine) { Engine::empty(engine); });
   for (std::uint32_t lane = 0; lane < count(); ++lane)
     delete lanes_[lane].engine.load(std::memory_order_relaxed);  // no other thread is left
@@ -51,7 +51,8 @@ void ByTag::for_each_engine(Visit&& visit) noexcept {
     // acquire: pairs with engine_locked()'s release
     if (MatchingEngine* const engine = lanes_[lane].engine.load(std::memory_order_acquire))
       visit(*engine);
-  if (wide_ != nullptr) visit(*wide_);
+  // acquire: pairs with prepare_wide()'s release.
+  if (has_wide_.load(std::memory_order_acquire)) visit(*wide_);
 }
 
 // --- the program's calls ------------------------------------------------------------------------
@@ -75,86 +76,78 @@ void ByTag::after(bool is_whole) noexcept {
   if (MessageLane* const lane = engine_.made_lane(first_lane_)) engine_.wake(owner_, *lane);
 }
 
-template <class Exact, class Wide>
-void ByTag::call(const MatchKey& key, bool looks, Exact&& exact, Wide&& wide) noexcept {
-  if (!names_tag(key))
-    return after(order_.with_any_tag(looks, [&] {
-      named_ = 0;
-      wide();
-    }));
+/// Calls work(MatchingEngine&) with the locks of a call that has this key. False: memory ran out.
+template <class Work>
+bool ByTag::call(const MatchKey& key, bool looks, Work&& work) noexcept {
+  MatchingEngine* used = nullptr;
   bool is_exact_due = false;
-  after(order_.with_tag(lane_of(key.tag), looks, exact, [&] {
-    is_exact_due = ++named_ % kNamedBeforeExact == 0;
-    wide();
-  }));
-  if (!is_exact_due) return;
+  const auto work_in = [&](MatchingEngine* engine) {
+    used = engine;
+    if (engine != nullptr) work(*engine);
+  };
+  if (!names_tag(key)) {
+    if (!prepare_wide()) return false;
+    after(order_.with_any_tag(looks, [&] {
+      named_ = 0;
+      work_in(wide_.get());
+    }));
+  } else {
+    const std::uint32_t lane = lane_of(key.tag);
+    if (engine_.made_lane(lane) == nullptr) return false;
+    after(order_.with_tag(
+        lane, looks, [&] { work_in(engine_locked(lane)); },
+        [&] {
+          is_exact_due = ++named_ % kNamedBeforeExact == 0;
+          work_in(wide_.get());
+        }));
+  }
+  if (used == nullptr) return false;
+  Connection::drop_withdrawn(*used);
+  if (!is_exact_due) return true;
   (void)order_.try_exact();
   after(order_.turn());
+  return true;
 }
 
 Result<MatchMessage*> ByTag::post(MatchReceive& receive) noexcept {
-  const MatchKey key{receive.rank, receive.tag, receive.policy};
-  if (!names_tag(key) && !prepare_wide()) return Errc::kNoMemory;
   MatchMessage* matched = nullptr;
-  bool has_memory = true;
-  call(
-      key, false,
-      [&] {
-        MatchingEngine* const engine = engine_locked(lane_of(key.tag));
-        has_memory = engine != nullptr;
-        if (has_memory) matched = engine->insert_receive(receive);
-      },
-      [&] { matched = wide_->insert_receive(receive); });
-  if (!has_memory) return Errc::kNoMemory;
+  if (!call({receive.rank, receive.tag, receive.policy}, false,
+            [&](MatchingEngine& engine) { matched = engine.insert_receive(receive); }))
+    return Errc::kNoMemory;
   return matched;
 }
 
 bool ByTag::cancel(MatchReceive& receive) noexcept {
   const MatchKey key{receive.rank, receive.tag, receive.policy};
   bool is_cancelled = false;
-  const auto cancel_wide = [&] { is_cancelled = wide_->cancel(receive); };
-  if (!names_tag(key)) {  // it waits in wide mode only
+  const auto cancel_in = [&](MatchingEngine& engine) { is_cancelled = engine.cancel(receive); };
+  // A closed communicator may have lived for this receive. relaxed: it is a use.
+  owner_.uses_.fetch_add(1, std::memory_order_relaxed);
+  if (names_tag(key)) {
+    (void)call(key, false, cancel_in);
+  } else {  // it waits in wide mode only
     after(order_.with_wide_lock([&] {
-      if (order_.is_wide()) cancel_wide();
+      if (order_.is_wide()) cancel_in(*wide_);
     }));
-    return is_cancelled;
   }
-  call(
-      key, false, [&] { is_cancelled = engine_locked(lane_of(key.tag))->cancel(receive); },
-      cancel_wide);
+  Communicators::end_use(owner_);
   return is_cancelled;
 }
 
 std::optional<MatchingEngine::Seen> ByTag::look(const MatchKey& receive) noexcept {
   std::optional<MatchingEngine::Seen> seen;
-  if (!names_tag(receive) && !prepare_wide()) return seen;
-  call(
-      receive, true,
-      [&] {
-        MatchingEngine* const engine = engine_locked(lane_of(receive.tag));
-        if (engine != nullptr) seen = engine->look(receive);
-      },
-      [&] { seen = wide_->look(receive); });
+  (void)call(receive, true, [&](MatchingEngine& engine) { seen = engine.look(receive); });
   return seen;
 }
 
 MatchMessage* ByTag::take(const MatchKey& receive) noexcept {
   MatchMessage* message = nullptr;
-  if (!names_tag(receive) && !prepare_wide()) return nullptr;
-  call(
-      receive, true,
-      [&] {
-        MatchingEngine* const engine = engine_locked(lane_of(receive.tag));
-        if (engine != nullptr) message = engine->take(receive);
-      },
-      [&] { message = wide_->take(receive); });
+  (void)call(receive, true, [&](MatchingEngine& engine) { message = engine.take(receive); });
   return message;
 }
 
 void ByTag::drop_messages() noexcept {
-  // In wide mode a look: arrived messages meet the receives that are still posted.
-  after(order_.with_tag(
-      first_lane_, true, [] {}, [] {}));
+  after(order_.look_if_wide());  // arrived messages meet the receives that are still posted
   after(order_.with_wide_lock([&] {
     for_each_engine([](MatchingEngine& engine) {
       MatchingEngine::Sweep sweep;
@@ -188,8 +181,12 @@ bool ByTag::look(std::uint32_t lane) noexcept {
 bool ByTag::look_alone(std::uint32_t lane) noexcept {
   MessageLane* const made = engine_.find_lane(lane);
   bool is_whole = true;  // no record comes on a lane that is not made
-  if (made != nullptr)
-    made->vci().exclusively([&] { is_whole = made->packets().look_at_all_locked(); });
+  const auto look = [&] { is_whole = made->packets().look_at_all_locked(); };
+  if (made == nullptr) return true;
+  if (!MessageLane::is_in_hook())
+    made->vci().exclusively(look);
+  else if (!made->vci().try_exclusively(look))
+    return false;
   return is_whole;
 }
 
@@ -198,15 +195,21 @@ bool ByTag::look_alone(std::uint32_t lane) noexcept {
 void ByTag::wide(LaneEntry& entry) noexcept {
   Operation& message = *static_cast<PartOf<LaneEntry>&>(entry).whole;
   message.message.arrival = entry.stamp;
+  match(*wide_, message);
+}
+
+/// An arrival meets its receive, waits in the engine, or is dropped.
+void ByTag::match(MatchingEngine& engine, Operation& message) noexcept {
   MatchReceive* matched = nullptr;
   // relaxed: see Communicators::drop_messages()
   if (owner_.is_closed_.load(std::memory_order_relaxed)) {
-    matched = wide_->match_now(message.message.key());
+    matched = engine.match_now(message.message.key(), message.message.offer);
     if (matched == nullptr) return Connection::drop(message);
   } else {
-    matched = wide_->insert_message(message.message);
+    matched = engine.insert_message(message.message);
     if (matched == nullptr) return;
   }
+  if (matched == MatchingEngine::withdrawn()) return Connection::drop_withdrawn(message);
   Operation& receive = Connection::whole_of(*matched);
   receive.is_posted.store(false, std::memory_order_relaxed);
   meet(receive, message);
@@ -289,26 +292,12 @@ Result<bool> ByTag::arrive_locked(MessageLane& lane, Operation& message) noexcep
     }
   }
   MatchingEngine* const engine = engine_locked(lane.index());
-  if (engine == nullptr) {
-    Connection::drop(message);
+  if (engine == nullptr) {  // the record comes again: its offer stays as it is
+    Engine::free_message(message);
     return false;
   }
-  MatchReceive* matched = nullptr;
-  // relaxed: see Communicators::drop_messages()
-  if (owner_.is_closed_.load(std::memory_order_relaxed)) {
-    matched = engine->match_now(message.message.key());
-    if (matched == nullptr) {
-      Connection::drop(message);
-      return true;
-    }
-  } else {
-    message.message.arrival = lanes_[lane.index()].arrivals++;
-    matched = engine->insert_message(message.message);
-    if (matched == nullptr) return true;
-  }
-  Operation& receive = Connection::whole_of(*matched);
-  receive.is_posted.store(false, std::memory_order_relaxed);
-  meet(receive, message);
+  message.message.arrival = lanes_[lane.index()].arrivals++;
+  match(*engine, message);
   return true;
 }
 
@@ -328,7 +317,7 @@ Result<bool> Connection::on_stamped_send(const PeerNumbers::Named& named, bool i
   const auto stamp = front_of<Stamp>(payload);
   if (!stamp || is_synchronous != (header[2] != 0)) return Errc::kProtocol;
   if (named.communicator == nullptr) [[unlikely]]
-    return true;
+    return is_synchronous ? refuse_locked(header[2]) : Result<bool>(true);
   ByTag& by_tag = *named.communicator->by_tag();
   const std::uint32_t tag = header[1];
   if (by_tag.lane_of(tag) != lane_.index()) return Errc::kProtocol;
@@ -348,6 +337,7 @@ Result<bool> Connection::on_stamped_send(const PeerNumbers::Named& named, bool i
   copy_small(message->local, payload.data(), payload.size());
   message->is_offer = false;
   message->there = header[2];
+  message->message.offer = OfferWords::at(peer_offer_words_, header[2]);
   return arrive_stamped(named, *message, key, *stamp, payload.size());
 }
 
@@ -358,13 +348,14 @@ Result<bool> Connection::on_stamped_offer(const PeerNumbers::Named& named,
   if (!stamp) return Errc::kProtocol;
   const auto offer = Offer::of(payload.subspan(sizeof *stamp));
   if (!offer) return Errc::kProtocol;
-  if (named.communicator == nullptr) return true;
+  if (named.communicator == nullptr) return refuse_locked(header[2]);
   if (named.communicator->by_tag()->lane_of(header[1]) != lane_.index()) return Errc::kProtocol;
   Operation* const message = lane_.keep_locked(0);
   if (message == nullptr) return false;
   message->is_offer = true;
   message->offer = *offer;
   message->there = header[2];
+  message->message.offer = OfferWords::at(peer_offer_words_, header[2]);
   return arrive_stamped(named, *message, {named.source, header[1], MatchPolicy::rank_tag}, *stamp,
                         offer->bytes);
 }
@@ -431,6 +422,7 @@ Result<Operation*> Connection::offer_stamped(std::uint32_t number, std::uint32_t
 void Connection::send_by_pair(Operation& operation) noexcept {
   if (!pair_->has_backlog() && push_waiting(operation)) return;
   if (!pair_->send(operation)) return;
+  pair_->tell(this);
   lane_.engine().list_backlog(*pair_);
   lane_.note_backlog();
 }

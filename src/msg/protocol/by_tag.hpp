@@ -113,10 +113,11 @@ class ByTag {
   void move_exact() noexcept;
   void poked() noexcept;
 
+  void match(MatchingEngine& engine, Operation& message) noexcept;
   bool prepare_wide() noexcept;
   void after(bool is_whole) noexcept;
-  template <class Exact, class Wide>
-  void call(const MatchKey& key, bool looks, Exact&& exact, Wide&& wide) noexcept;
+  template <class Work>
+  bool call(const MatchKey& key, bool looks, Work&& work) noexcept;
   /// Calls visit(MatchingEngine&) for each, those of the lanes first.
   template <class Visit>
   void for_each_engine(Visit&& visit) noexcept;

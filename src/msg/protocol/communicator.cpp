@@ -34,20 +34,32 @@ Outcome outcome(const Pending& pending) noexcept {
 void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
 std::uint32_t progress(const Pending& waits_for) noexcept {
-  if (waits_for.is_on_all_lanes) return waits_for.lane->engine().progress_all();
-  return waits_for.lane->engine().progress(*waits_for.lane);
+  Engine& engine = waits_for.lane->engine();
+  if (waits_for.is_on_all_lanes) [[unlikely]]
+    return engine.progress_everywhere(*waits_for.lane);
+  return engine.progress_if_busy(*waits_for.lane);
 }
 
 std::uint32_t poll(const Pending& waits_for) noexcept {
-  if (waits_for.is_on_all_lanes) return waits_for.lane->engine().progress_all();
-  return waits_for.lane->engine().poll(*waits_for.lane);
+  Engine& engine = waits_for.lane->engine();
+  if (waits_for.is_on_all_lanes) [[unlikely]]
+    return engine.poll_everywhere(*waits_for.lane);
+  return engine.poll_if_busy(*waits_for.lane);
 }
+
+thread_local constinit Communicator::Miss Communicator::last_miss_{};
 
 // --- its parts ----------------------------------------------------------------------------------
 
+Communicator::Communicator(Engine& engine, const ContextId& id) noexcept
+    : engine_(engine), eager_bytes_max_(engine.eager_bytes_max()), id_(id), number_([] {
+        static std::atomic<std::uint64_t> last{0};
+        return last.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: a number
+      }()) {}
+
 void Communicator::go_by_tag() {
   by_tag_ = std::make_unique<ByTag>(*this);
-  eager_bytes_max_ -= sizeof(Stamp);
+  eager_bytes_max_ -= static_cast<std::uint32_t>(sizeof(Stamp));
 }
 
 Status Communicator::prepare(std::span<const int> members, int own_rank, const Hints& hints,
@@ -73,9 +85,6 @@ Status Communicator::prepare(std::span<const int> members, int own_rank, const H
   own_rank_ = own_rank;
   return {};
 }
-
-Communicator::Communicator(Engine& engine, const ContextId& id) noexcept
-    : engine_(engine), eager_bytes_max_(engine.eager_bytes_max()), id_(id) {}
 
 Communicator::~Communicator() {
   for (std::uint32_t index = 0; ways_ != nullptr && index < ways_count_; ++index)
@@ -197,15 +206,20 @@ Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to)
   operation->receive.policy = key.policy;
   operation->is_on_all_lanes = by_tag_ != nullptr && tag == kAnyTag;
   operation->is_posted.store(true, std::memory_order_relaxed);  // the engine's lock publishes it
-  auto posted = by_tag_ == nullptr
-                    ? Result<MatchMessage*>(matching->insert_receive(operation->receive))
-                    : by_tag_->post(operation->receive);
-  if (!posted) {
-    operation->lane->ledger().take_back(*operation->object);
-    operation->lane->give_back(*operation);
-    return posted.error();
+  MatchMessage* matched = nullptr;
+  if (by_tag_ == nullptr) [[likely]] {
+    matched = matching->insert_receive(operation->receive);
+    Connection::drop_withdrawn(*matching);
+  } else {
+    auto posted = by_tag_->post(operation->receive);
+    if (!posted) {
+      operation->lane->ledger().take_back(*operation->object);
+      operation->lane->give_back(*operation);
+      return posted.error();
+    }
+    matched = *posted;
   }
-  if (MatchMessage* const matched = *posted) {
+  if (matched != nullptr) {
     operation->is_posted.store(false, std::memory_order_relaxed);
     meet(*operation, Connection::whole_of(*matched));
     return operation;
@@ -234,31 +248,58 @@ Result<Pending*> Communicator::receive(Taken& taken, UserBytes to) noexcept {
 }
 
 bool Communicator::look(int from, std::int64_t tag, Envelope* found) noexcept {
+  const MatchKey key = key_of(from, tag);
+  if (by_tag_ != nullptr) {
+    (void)poll_for(tag);
+    const auto seen = by_tag_->look(key);
+    if (seen) *found = {static_cast<int>(seen->rank), seen->tag, seen->bytes};
+    return seen.has_value();
+  }
   (void)poll();
+  const Miss miss = next_miss(key);
+  if (miss == last_miss_) return false;
   // acquire: as in matching(). Without an engine there has been no message.
   MatchingEngine* const matching = matching_.load(std::memory_order_acquire);
-  if (matching == nullptr && by_tag_ == nullptr) return false;
-  const auto seen =
-      by_tag_ == nullptr ? matching->look(key_of(from, tag)) : by_tag_->look(key_of(from, tag));
-  if (!seen) return false;
+  const auto seen = matching == nullptr ? std::nullopt : matching->look(key);
+  if (matching != nullptr) Connection::drop_withdrawn(*matching);
+  if (!seen) {
+    last_miss_ = miss;
+    return false;
+  }
+  void_misses();
   *found = {static_cast<int>(seen->rank), seen->tag, seen->bytes};
   return true;
 }
 
 Taken* Communicator::take(int from, std::int64_t tag, Envelope* found) noexcept {
+  const MatchKey key = key_of(from, tag);
+  if (by_tag_ != nullptr) {
+    (void)poll_for(tag);
+    MatchMessage* const taken = by_tag_->take(key);
+    if (taken == nullptr) return nullptr;
+    *found = {static_cast<int>(taken->rank), taken->tag, taken->bytes};
+    return reinterpret_cast<Taken*>(&Connection::whole_of(*taken));
+  }
   (void)poll();
+  const Miss miss = next_miss(key);
+  if (miss == last_miss_) return nullptr;
   MatchingEngine* const matching = matching_.load(std::memory_order_acquire);  // as in look()
-  if (matching == nullptr && by_tag_ == nullptr) return nullptr;
-  MatchMessage* const message =
-      by_tag_ == nullptr ? matching->take(key_of(from, tag)) : by_tag_->take(key_of(from, tag));
-  if (message == nullptr) return nullptr;
+  MatchMessage* const message = matching == nullptr ? nullptr : matching->take(key);
+  if (matching != nullptr) Connection::drop_withdrawn(*matching);
+  if (message == nullptr) {
+    last_miss_ = miss;
+    return nullptr;
+  }
+  void_misses();
   *found = {static_cast<int>(message->rank), message->tag, message->bytes};
   return reinterpret_cast<Taken*>(&Connection::whole_of(*message));
 }
 
 bool Communicator::cancel(Pending& pending) noexcept {
   // relaxed: a receive that has left the engine is not found there; see close()
-  if (is_done(pending) || !pending.is_posted.load(std::memory_order_relaxed)) return false;
+  if (is_done(pending)) return false;
+  if (pending.is_send) return Connection::cancel(pending);
+  if (!pending.is_posted.load(std::memory_order_relaxed)) return false;
   Communicator& communicator = *pending.communicator;
   if (!(communicator.by_tag_ == nullptr ? communicator.matching()->cancel(pending.receive)
                                         : communicator.by_tag_->cancel(pending.receive)))
@@ -275,6 +316,22 @@ Status Communicator::failure_of(int rank) const noexcept {
 
 // --- the rest -----------------------------------------------------------------------------------
 
+bool Communicator::are_sends_over() noexcept {
+  for (std::uint32_t index = 0; index < ways_count_; ++index) {
+    Way* const way = ways_[index].load(std::memory_order_acquire);  // pairs with make_way_slow()
+    if (way == nullptr) continue;
+    for (std::size_t to = 0; to < members_.size(); ++to) {
+      const Route& route = way->routes[to];
+      Connection* const connection =
+          route.connection.load(std::memory_order_acquire);  // as in send()
+      if (connection != nullptr &&
+          (!connection->is_quiet() || way->lane.awaited().has_ordinary(*connection, route.number)))
+        return false;
+    }
+  }
+  return true;
+}
+
 void Communicator::close() noexcept {
   for (std::uint32_t index = 0; index < ways_count_; ++index) {
     Way* const way = ways_[index].load(std::memory_order_acquire);  // pairs with make_way_slow()
@@ -289,27 +346,36 @@ void Communicator::close() noexcept {
   engine_.communicators().close(*this);
 }
 
-MessageLane* Communicator::lane_for(const Pending* pending) noexcept {
-  if (pending != nullptr) return pending->lane;
+MessageLane* Communicator::first_lane() noexcept {
   Way* const way = find_way(0);
   return way == nullptr ? nullptr : &way->lane;
 }
 
-std::uint32_t Communicator::progress(const Pending* waits_for) noexcept {
-  if (by_tag_ != nullptr && by_tag_->is_wide()) return engine_.progress_all();
-  MessageLane* const lane = lane_for(waits_for);
-  return lane == nullptr ? 0 : engine_.progress(*lane);
+std::uint32_t Communicator::progress() noexcept {
+  MessageLane* const lane = first_lane();
+  if (lane == nullptr) return 0;
+  if (by_tag_ != nullptr) return engine_.progress_everywhere(*lane);
+  return engine_.progress_if_busy(*lane);
 }
 
-std::uint32_t Communicator::poll(const Pending* waits_for) noexcept {
-  if (by_tag_ != nullptr && by_tag_->is_wide()) return engine_.progress_all();
-  MessageLane* const lane = lane_for(waits_for);
-  return lane == nullptr ? 0 : engine_.poll(*lane);
+std::uint32_t Communicator::poll() noexcept {
+  MessageLane* const lane = first_lane();
+  if (lane == nullptr) return 0;
+  if (by_tag_ != nullptr) return engine_.poll_everywhere(*lane);
+  return engine_.poll_if_busy(*lane);
+}
+
+/// The turn of a probe on lanes by tag.
+std::uint32_t Communicator::poll_for(std::int64_t tag) noexcept {
+  if (tag == kAnyTag) return poll();
+  Way* const way = find_way(way_of(tag));
+  return way == nullptr ? 0 : engine_.poll_if_busy(way->lane);
 }
 
 MatchCounts Communicator::match_counts() noexcept {
   if (by_tag_ != nullptr) return by_tag_->counts();
-  MatchingEngine* const matching = this->matching();
+  // acquire: as in matching()
+  MatchingEngine* const matching = matching_.load(std::memory_order_acquire);
   return matching == nullptr ? MatchCounts{} : matching->counts();
 }
 

@@ -57,8 +57,11 @@ struct Outcome {
 Outcome outcome(const Pending& pending) noexcept;
 /// Gives it back to its lane. @pre is_done(); no other thread uses it, cancel() included
 void release(Pending& pending) noexcept;
-/// As Communicator::progress() and poll(), also after its communicator's close(). @pre not released
+/// By a thread that waits for it: a turn of its lane, then now and then of the others. If the last
+/// turn found little, it first backs off for up to 0.2 us. Also after its communicator's close().
+/// @pre not released @return records and completions served
 std::uint32_t progress(const Pending& waits_for) noexcept;
+/// MPI_Test: as progress(), without the back-off.
 std::uint32_t poll(const Pending& waits_for) noexcept;
 
 /// A message that take() has removed from the matching: MPI_Message. It belongs to the caller until
@@ -119,24 +122,26 @@ class Communicator final {
   /// Mrecv and Imrecv. `message` is used up, also if it fails. @errors kNoMemory
   static Result<Pending*> receive(Taken& message, UserBytes to) noexcept;
 
-  /// True: it is done with is_cancelled. False: too late, it completes as if this had not been
-  /// called. @param pending  not released. Not while its communicator's close() runs in another
-  /// thread
+  /// True: it is done with is_cancelled, without the peer's help. False: too late, it completes as
+  /// if this had not been called. A send whose record is out can be cancelled where peers map
+  /// memory (Limits::has_mapped_memory). A receive that has matched it ends that, or a probe that
+  /// has shown it.
+  /// @param pending  not released. Not while its communicator's close() runs in another thread
   static bool cancel(Pending& pending) noexcept;
   /// For a waiting probe: the reason that nothing more comes from that rank. Ok: it is not lost.
   Status failure_of(int rank) const noexcept;
+
+  /// All its sends so far are over, and their records out.
+  bool are_sends_over() noexcept;
 
   /// MPI_Comm_free, after its delete callbacks: the last call but cancel() of a receive that is
   /// still in flight. Drops messages without a receive, now and later. Receives and sends in flight
   /// go on. Marks the end behind the messages to each peer.
   void close() noexcept;
 
-  /// By a waiting thread: a turn of the lane of `waits_for`, then now and then of the others. If
-  /// the last turn found little, it first backs off for up to 0.2 us.
-  /// @param waits_for  null: the first lane @return records and completions served
-  std::uint32_t progress(const Pending* waits_for = nullptr) noexcept;
-  /// MPI_Test: as progress(), without the back-off.
-  std::uint32_t poll(const Pending* waits_for = nullptr) noexcept;
+  /// The same for a thread without an operation in flight: of the first lane.
+  std::uint32_t progress() noexcept;
+  std::uint32_t poll() noexcept;
 
   /// Longer messages are offered, and copied once they have a receive.
   std::uint32_t eager_bytes_max() const noexcept { return eager_bytes_max_; }
@@ -193,12 +198,29 @@ class Communicator final {
     return made != nullptr ? made : make_matching_slow();
   }
   MatchingEngine* make_matching_slow() noexcept;
+  /// A search of this thread that found no message; `arrivals` from before the search.
+  struct Miss {
+    std::uint64_t communicator, arrivals;
+    std::uint32_t rank, tag;
+    MatchPolicy policy;
+    bool operator==(const Miss&) const = default;
+  };
+  static thread_local constinit Miss last_miss_;
+  /// acquire: pairs with void_misses()'s release. A search that follows finds those messages.
+  Miss next_miss(const MatchKey& key) const noexcept {
+    return {number_, arrivals_.load(std::memory_order_acquire), key.rank, key.tag, key.policy};
+  }
+  /// After a message has become visible, or a search has found one: earlier misses are void, in all
+  /// threads that learn of it. release: pairs with next_miss().
+  void void_misses() noexcept { arrivals_.fetch_add(1, std::memory_order_release); }
   /// Null: memory ran out.
-  MessageLane* lane_for(const Pending* pending) noexcept;
+  MessageLane* first_lane() noexcept;
+  std::uint32_t poll_for(std::int64_t tag) noexcept;
 
   Engine& engine_;
   std::uint32_t eager_bytes_max_;  // constant once any other thread knows it
   const ContextId id_;
+  const std::uint64_t number_;  // another one of each object
   std::atomic<MatchingEngine*> matching_{nullptr};
   std::vector<int> members_;  // empty: not opened yet
   int own_rank_ = -1;
@@ -212,7 +234,7 @@ class Communicator final {
   std::mutex making_;  // guards the making of ways and of the matching engine; below a lane's lock
   std::mutex announcing_;                   // guards the announcements; above a lane's lock
   std::atomic<bool> is_closed_{false};      // written before each lane's lock is taken once
-  std::atomic<std::uint64_t> arrivals_{0};  // number of the next one; with a lane's lock held
+  std::atomic<std::uint64_t> arrivals_{0};  // grows with each message that is kept
   std::atomic<std::uint32_t> uses_{1};      // the program's, and each number's that names it
 };
 

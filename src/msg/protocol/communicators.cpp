@@ -93,7 +93,28 @@ Result<Communicator*> Communicators::sight(const ContextId& id, bool is_by_tag) 
 
 void Communicators::end_use(Communicator& communicator) noexcept {
   // acq_rel: the delete comes after all other uses.
-  if (communicator.uses_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &communicator;
+  if (communicator.uses_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  Communicators& all = communicator.engine_.communicators();
+  const MatchCounts counts = communicator.match_counts();
+  all.ended_unexpected_.fetch_add(counts.unexpected, std::memory_order_relaxed);
+  std::uint64_t longest = all.ended_longest_.load(std::memory_order_relaxed);
+  while (counts.longest_chain > longest &&
+         !all.ended_longest_.compare_exchange_weak(longest, counts.longest_chain,
+                                                   std::memory_order_relaxed)) {
+  }
+  delete &communicator;
+}
+
+Communicators::Totals Communicators::totals() noexcept {
+  Totals totals{ended_unexpected_.load(std::memory_order_relaxed),
+                ended_longest_.load(std::memory_order_relaxed)};
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [id, communicator] : known_) {
+    const MatchCounts counts = communicator->match_counts();
+    totals.unexpected += counts.unexpected;
+    totals.longest_chain = std::max(totals.longest_chain, counts.longest_chain);
+  }
+  return totals;
 }
 
 std::uint64_t Communicators::begin_creation() noexcept {
@@ -148,10 +169,7 @@ void Communicators::close(Communicator& communicator) noexcept {
 /// of a member that has not sent to them yet.
 void Communicators::forget_idle_locked() noexcept {
   std::erase_if(closed_, [this](Communicator* communicator) {
-    MatchingEngine* const matching = communicator->matching_.load(std::memory_order_acquire);
-    if (matching != nullptr && matching->counts().waiting != 0) return false;
-    if (ByTag* const by_tag = communicator->by_tag(); by_tag && by_tag->counts().waiting != 0)
-      return false;
+    if (communicator->match_counts().waiting != 0) return false;
     known_.erase(communicator->id_);
     end_use(*communicator);
     return true;

@@ -2,6 +2,7 @@
 // The communicators of one engine: opened by the program, or sighted in a peer's announcement.
 // (docs/design/protocols/ordinary_messages.md, "Communicators"; model: tests/protocol/closing.pml)
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -47,6 +48,13 @@ class Communicators {
   /// `rank` is lost: finishes the receives that only it could match.
   void lose(int rank, Status status) noexcept;
 
+  /// Of all communicators so far. relaxed: statistics
+  struct Totals {
+    std::uint64_t unexpected;     ///< messages that came before their receive
+    std::uint64_t longest_chain;  ///< as MatchCounts's
+  };
+  Totals totals() noexcept;
+
   /// The object that completes pending operations. @pre a communicator has been opened
   Object* pendings() const noexcept { return pendings_; }
 
@@ -67,6 +75,8 @@ class Communicators {
   std::vector<Communicator*> closed_;  // of known_
   std::set<std::uint64_t> running_;    // creations
   std::uint64_t next_creation_ = 1;
+  // Of those that are deleted. relaxed: statistics
+  std::atomic<std::uint64_t> ended_unexpected_{0}, ended_longest_{0};
 };
 
 }  // namespace larklane::msg

@@ -8,10 +8,23 @@
 #include "msg/protocol/pair.hpp"
 
 namespace larklane::msg {
+namespace {
+
+constexpr std::uint64_t kNever = UINT64_MAX;
+
+}  // namespace
 
 void Connection::begin(PacketLink& link) noexcept {
-  // release: of the link; pairs with the acquires of posters.
-  link_.store(&link, std::memory_order_release);
+  bool is_to_tell = false;
+  {
+    const SpinGuard guard(backlog_lock_);
+    // release: of the link; pairs with the acquires of posters.
+    link_.store(&link, std::memory_order_release);
+    // relaxed: under the lock
+    is_to_tell = backlog_.load(std::memory_order_relaxed) != 0 && set_backlog_locked();
+  }
+  if (is_to_tell) link.tell_backlog();
+  if (pair_ != nullptr) pair_->tell(this);
 }
 
 void Connection::refuse(Status status) noexcept {
@@ -257,6 +270,7 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
   }
   const std::span own(operation.small.data(), operation.small_bytes);
   if (operation.then == Operation::Then::await) return try_awaited(link, operation);
+  if (operation.then == Operation::Then::skip) return net::Post::posted;
   if (operation.then == Operation::Then::gather)
     return link.post_gathered(operation.header,
                               Gathered{std::span(operation.buffers).first(operation.buffer_count),
@@ -282,6 +296,7 @@ Result<net::Post> Connection::try_record(PacketLink& link, Operation& operation)
   }
   const bool is_ask = is_kind(header, RecordKind::ask);
   header[2] = lane_.awaited().add(operation, is_ask ? link.notifications() : UINT32_MAX);
+  if (header[2] != 0 && is_ordinary(header)) lane_.offer_words().of(header[2]).begin();
   if (is_ask && header[2] == 0) {  // an ask must not wait for other operations
     read(operation);
     return net::Post::posted;
@@ -319,7 +334,7 @@ void Connection::record_is_out(Operation& operation, Status status) noexcept {
 }
 
 void Connection::join_backlog(Operation& operation) noexcept {
-  bool is_first = false;
+  bool is_first = false, is_to_tell = false;
   {
     const SpinGuard guard(backlog_lock_);
     operation.next = nullptr;
@@ -327,8 +342,54 @@ void Connection::join_backlog(Operation& operation) noexcept {
     last_ = &operation;
     // relaxed: under the lock; a reader without the lock needs only a number.
     is_first = backlog_.fetch_add(1, std::memory_order_relaxed) == 0;
+    is_to_tell = is_first && set_backlog_locked();
   }
   if (is_first) lane_.add_backlog(*this);
+  if (is_to_tell) tell_backlog();
+}
+
+/// True: the peer is to be told, with the lock released.
+bool Connection::set_backlog_locked() noexcept {
+  if (!tells_backlog()) return false;
+  PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
+  if (link == nullptr) return false;                               // begin() does it
+  // relaxed: under the lock
+  link->set_backlog(has_pair_backlog_ || backlog_.load(std::memory_order_relaxed) != 0);
+  return true;
+}
+
+bool Connection::tells_backlog() const noexcept { return lane_.engine().stall_ns() != 0; }
+
+bool Connection::set_pair_backlog(bool has) noexcept {
+  const SpinGuard guard(backlog_lock_);
+  if (link_.load(std::memory_order_acquire) == nullptr) return false;  // as above
+  has_pair_backlog_ = has;
+  (void)set_backlog_locked();
+  return true;
+}
+
+void Connection::tell_backlog() noexcept {
+  link_.load(std::memory_order_acquire)->tell_backlog();  // pairs with begin()
+}
+
+bool Connection::is_stalled(std::uint64_t now_ns, std::uint64_t stall_ns) noexcept {
+  constexpr std::uint64_t kPauseNsMost = 10'000'000;
+  PacketLink* const link = link_.load(std::memory_order_acquire);  // pairs with begin()
+  if (link == nullptr || !link->failure().ok()) return false;
+  const bool has_peer_backlog = link->has_peer_backlog();
+  // relaxed: a hint
+  const bool waits = backlog_.load(std::memory_order_relaxed) != 0 ||
+                     (pair_ != nullptr && pair_->has_backlog()) ||
+                     lane_.awaited().may_have_one_of(*this);
+  if (!has_peer_backlog && !(waits && link->has_unread())) return false;
+  if (const std::uint64_t activity = link->activity(); activity != stall_.activity) {
+    stall_ = {activity, now_ns + stall_ns, stall_ns};
+    return false;
+  }
+  if (now_ns < stall_.due_ns && !(has_peer_backlog && stall_.due_ns == kNever)) return false;
+  stall_.pause_ns = std::min(2 * stall_.pause_ns, kPauseNsMost);
+  stall_.due_ns = has_peer_backlog ? now_ns + stall_.pause_ns : kNever;
+  return true;
 }
 
 /// By one thread at a time.
@@ -359,8 +420,15 @@ void Connection::send_backlog() noexcept {
     } else if (is_over_when_out(then)) {
       record_is_out(operation, {});
     }
-    const SpinGuard guard(backlog_lock_);
-    if (backlog_.fetch_sub(1, std::memory_order_relaxed) == 1) return;  // relaxed: as above
+    bool is_last = false, is_to_tell = false;
+    {
+      const SpinGuard guard(backlog_lock_);
+      // relaxed: as above
+      is_last = backlog_.fetch_sub(1, std::memory_order_relaxed) == 1;
+      is_to_tell = is_last && set_backlog_locked();
+    }
+    if (is_to_tell) tell_backlog();
+    if (is_last) return;
   }
 }
 
@@ -422,6 +490,11 @@ void Connection::resume() noexcept {
     link = held_link_;
   });
   link->resume();
+}
+
+void Connection::resume_locked() noexcept {
+  is_held_ = false;
+  held_link_->resume_locked();
 }
 
 void Connection::on_failure(PacketLink&, Status status) {

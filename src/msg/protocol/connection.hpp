@@ -66,6 +66,10 @@ class Connection final : public PacketListener {
   /// There will never be a link: posts fail.
   void refuse(Status status) noexcept;
   bool is_quiet() noexcept;
+  /// For Engine::look_for_stalls(): the peer has to read records of this side, or has records of
+  /// its own without room, and nothing has moved for `stall_ns`. True once a stall; again, ever
+  /// more rarely, as long as the peer says that it has such records. One thread at a time.
+  bool is_stalled(std::uint64_t now_ns, std::uint64_t stall_ns) noexcept;
 
   // Posts.
   Result<Post> send(MatchWord match, std::uint32_t tag, UserBytes from, const PostOptions& options);
@@ -104,9 +108,17 @@ class Connection final : public PacketListener {
   /// Of the pair's backlog. False: no room now. True: the operation is out, or over.
   bool push_waiting(Operation& operation) noexcept;
   Pair* pair() const noexcept { return pair_; }
+  /// The pair has a backlog, or no longer has one: this connection's link says so, after
+  /// tell_pair_backlog(). False: it has no link yet. The pair orders the calls.
+  bool set_pair_backlog(bool has) noexcept;
+  void tell_pair_backlog() noexcept {
+    if (tells_backlog()) tell_backlog();
+  }
   /// Announces a communicator to the peer. @return its number on this link
   Result<std::uint32_t> announce(const ContextId& id, std::uint32_t own_rank,
                                  bool is_by_tag) noexcept;
+  /// Of a send that is still the caller's. True: it is done with is_cancelled. False: too late.
+  static bool cancel(Operation& operation) noexcept;
   /// No more records with the number follow.
   void mark_end(std::uint32_t number) noexcept;
 
@@ -117,6 +129,13 @@ class Connection final : public PacketListener {
   static Operation& whole_of(MatchReceive& receive) noexcept;
   /// Frees a message that matches no receive.
   static void drop(Operation& message) noexcept;
+  /// The same of one that its sender has withdrawn; says so.
+  static void drop_withdrawn(Operation& message) noexcept;
+  /// The same of those that the caller has met in this engine.
+  static void drop_withdrawn(MatchingEngine& matching) noexcept {
+    if (matching.has_withdrawn()) [[unlikely]]
+      drop_withdrawn_slow(matching);
+  }
   /// The message's bytes into the receive; ends the message. False: the caller finishes the
   /// receive. True: the bytes are being fetched. @pre both are the caller's alone
   static bool hand_over(Operation& receive, Operation& message) noexcept;
@@ -158,6 +177,10 @@ class Connection final : public PacketListener {
   Result<Operation*> keep_back_stamped_slow(const PacketHeader& header, UserBytes from,
                                             Stamp stamp) noexcept;
   void tell_matched(Operation& message) noexcept;
+  static void drop_withdrawn_slow(MatchingEngine& matching) noexcept;
+  bool cancel_waiting(Operation& operation, Operation& substitute) noexcept;
+  bool withdraw(Operation& operation, Operation& substitute, bool* keeps_substitute) noexcept;
+  Result<bool> refuse_locked(std::uint32_t there) noexcept;
   /// Undoes begin_operation().
   void take_back(Operation& operation) noexcept;
   /// Uses no operation if the post needs no completion.
@@ -195,7 +218,11 @@ class Connection final : public PacketListener {
   void record_is_out(Operation& operation, Status status) noexcept;
   void join_backlog(Operation& operation) noexcept;
   void send_backlog() noexcept;
+  bool set_backlog_locked() noexcept LARKLANE_REQUIRES(backlog_lock_);
+  void tell_backlog() noexcept;
+  bool tells_backlog() const noexcept;
   void resume() noexcept;
+  void resume_locked() noexcept;
   Status failure() const noexcept;
 
   /// @param is_for_peer  the peer reads or writes this memory
@@ -272,7 +299,7 @@ class Connection final : public PacketListener {
                              std::uint64_t bytes) noexcept;
   Result<bool> on_ordinary(PacketLink& link, const PacketHeader& header,
                            std::span<const std::byte> payload) noexcept;
-  Result<bool> on_context(std::uint32_t number, const PacketHeader& header,
+  Result<bool> on_context(PacketLink& link, std::uint32_t number, const PacketHeader& header,
                           std::span<const std::byte> payload) noexcept;
   Result<bool> on_stamped_send(const PeerNumbers::Named& named, bool is_synchronous,
                                const PacketHeader& header,
@@ -312,13 +339,22 @@ class Connection final : public PacketListener {
   bool is_held_ = false, is_written_to_ = false;
   Connection* next_held_ = nullptr;
   PeerNumbers peer_numbers_;
+  std::uint32_t* peer_offer_words_ = nullptr;  // of its lane
 
   alignas(vci::kOwnLineBytes) SpinLock backlog_lock_;
   Node* first_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
   Node* last_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
+  bool has_pair_backlog_ LARKLANE_GUARDED_BY(backlog_lock_) = false;
   /// Number of records that are not out, including the record of the current attempt.
   std::atomic<std::uint32_t> backlog_{0};
   Connection* next_backlog_ = nullptr;  // in the lane's list
+  /// Of is_stalled(), with the engine's turn to look.
+  struct Stall {
+    std::uint64_t activity = 0;  ///< PacketLink::activity() when it began
+    std::uint64_t due_ns = 0;    ///< time of the next ring
+    std::uint64_t pause_ns = 0;  ///< up to there
+  };
+  Stall stall_;
   OwnNumbers own_numbers_;
 };
 

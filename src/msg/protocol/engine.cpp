@@ -7,22 +7,13 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "msg/protocol/by_tag.hpp"
 #include "msg/protocol/pair.hpp"
 #include "vci/mapping.hpp"
 
 namespace larklane::msg {
 namespace {
-
-/// Pushes need mapped rings, with the first word of a record last.
-Engine::Options with_pushes(Engine::Options options, const net::Limits& network) noexcept {
-  const RingShape shape{RingShape::kCellsMax, options.lane.packets.record_cells};
-  options.lane.packets.pushes =
-      options.lanes_by_tag && network.has_mapped_memory && !network.is_progress_manual &&
-      std::min(network.first_word_last_bytes_max, network.write_bytes_max) >=
-          std::uint64_t{shape.record_cells} * kCellBytes;
-  return options;
-}
 
 constexpr std::uint32_t kRegionMask = Engine::kRegionsMax - 1;
 
@@ -56,7 +47,7 @@ Engine::Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connect
     : fabric_(fabric),
       domain_(domain),
       connector_(connector),
-      options_(with_pushes(options, fabric.limits())),
+      options_(options),
       record_bytes_max_(
           RingShape{RingShape::kCellsMax, options.lane.packets.record_cells}.payload_bytes_max()),
       eager_bytes_max_(std::min(record_bytes_max_, options.eager_bytes_max)),
@@ -66,7 +57,9 @@ Engine::Engine(net::Fabric& fabric, CompletionDomain& domain, Connector& connect
           (options.rendezvous == Rendezvous::write ||
            (options.rendezvous == Rendezvous::chosen && fabric.limits().is_progress_manual))),
       pages_(new std::atomic<Page*>[page_count(options.size, kPagePeers)] {}),
-      pool_(fabric, *this, options.lanes) {}
+      pool_(fabric, *this, options.lanes) {
+  if (options.lanes_by_tag) use_lanes_by_tag();
+}
 
 Engine::~Engine() {
   while (woken_ != nullptr) Communicators::end_use(*std::exchange(woken_, woken_->next_woken_));
@@ -88,13 +81,15 @@ Engine::~Engine() {
     }
 }
 
+void Engine::free_message(Operation& message) noexcept {
+  if (!message.is_offer) give_back_buffer(message.local);
+  message.lane->give_back(message);
+}
+
 void Engine::empty(MatchingEngine& space) noexcept {
   MatchingEngine::Sweep messages, receives;
-  while (MatchMessage* const message = space.take_message(messages)) {
-    Operation& operation = *static_cast<PartOf<MatchMessage>&>(*message).whole;
-    if (!operation.is_offer) give_back_buffer(operation.local);
-    operation.lane->give_back(operation);
-  }
+  while (MatchMessage* const message = space.take_message(messages))
+    free_message(*static_cast<PartOf<MatchMessage>&>(*message).whole);
   while (MatchReceive* const receive = space.take_receive(receives)) {
     Operation& operation = *static_cast<PartOf<MatchReceive>&>(*receive).whole;
     operation.lane->finish(operation, Errc::kNotActive);
@@ -156,16 +151,26 @@ void Engine::leave(std::uint32_t index) noexcept {
   users_[index] -= users_[index] == kOwned ? kOwned : 1;
 }
 
-std::uint32_t Engine::poll(MessageLane& own) noexcept {
+[[gnu::always_inline]] inline std::uint32_t Engine::poll_with(MessageLane& own,
+                                                              Turn turn) noexcept {
   thread_local constinit Others others;
   using Progress = vci::Switches::Progress;
   if (vci::switches.progress == Progress::all_lanes) return progress_all();
   own.attend();
-  const std::uint32_t found = own.progress();
-  if (vci::switches.progress == Progress::own_lane) return found;
+  const bool is_idle = turn == Turn::if_busy && own.looks_idle();
+  std::uint32_t found = is_idle ? 0 : own.progress();
+  if (vci::switches.progress == Progress::own_lane) return is_idle ? own.progress() : found;
   if (!others.turns.add(found != 0)) [[likely]]
     return found;
+  // A turn also finds out now and then that a peer has died.
+  if (is_idle) found = own.progress();
   return found + progress_others_slow(own, others);
+}
+
+std::uint32_t Engine::poll(MessageLane& own) noexcept { return poll_with(own, Turn::always); }
+
+std::uint32_t Engine::poll_if_busy(MessageLane& own) noexcept {
+  return poll_with(own, Turn::if_busy);
 }
 
 [[gnu::noinline]] std::uint32_t Engine::progress_others_slow(const MessageLane& own,
@@ -176,6 +181,7 @@ std::uint32_t Engine::poll(MessageLane& own) noexcept {
   if (are_all_due) others.strays = 0;
   constexpr std::uint32_t kLookEvery = 1024;
   if (are_all_due && ++others.looks % kLookEvery == 0) connector_.look_at_descriptors();
+  if (are_all_due && options_.stall_ns != 0) look_for_stalls();
   std::uint32_t found = 0, found_on_strays = 0;
   for (std::uint64_t left = are_all_due ? ~std::uint64_t{0} >> (64 - pool_.count_max())
                                         : others.strays;
@@ -196,11 +202,13 @@ std::uint32_t Engine::poll(MessageLane& own) noexcept {
 
 std::uint32_t Engine::try_progress(std::uint32_t records_max, std::uint64_t bytes_max) noexcept {
   const std::uint64_t most = std::min<std::uint64_t>(records_max, bytes_max / record_bytes_max_);
+  MessageLane::hook_bytes_left = bytes_max;
   std::uint32_t served = 0;
   for (std::uint32_t index = 0; index < pool_.count_max(); ++index)
     // acquire: pairs with lane_of()'s release.
     if (MessageLane* const lane = made_[index].load(std::memory_order_acquire))
       served += lane->try_progress(static_cast<std::uint32_t>(std::max<std::uint64_t>(most, 1)));
+  MessageLane::hook_bytes_left = MessageLane::kNoLimit;
   return served;
 }
 
@@ -215,6 +223,23 @@ std::uint32_t Engine::progress_all() noexcept {
 }
 
 // --- lanes by tag -------------------------------------------------------------------------------
+
+std::uint32_t Engine::poll_everywhere(MessageLane& own) noexcept {
+  std::uint32_t found = 0;
+  for (std::uint32_t index = 0; index < pool_.count_max(); ++index)
+    if (MessageLane* const lane = find_lane(index);
+        lane != nullptr && !lane->vci().is_anothers() && !lane->looks_idle())
+      found += lane->progress();
+  return found + poll_if_busy(own);
+}
+
+/// Pushes need mapped rings, with the first word of a record last.
+bool Engine::can_push() const noexcept {
+  const net::Limits& network = fabric_.limits();
+  return network.has_mapped_memory && !network.is_progress_manual &&
+         std::min(network.first_word_last_bytes_max, network.write_bytes_max) >=
+             std::uint64_t{options_.lane.packets.record_cells} * kCellBytes;
+}
 
 [[gnu::noinline]] MessageLane* Engine::made_lane_slow(std::uint32_t index) noexcept {
   const std::scoped_lock lock(mutex_);
@@ -270,7 +295,9 @@ bool Engine::drain_backlogs() noexcept {
       listed = pair.next_;
       pair.is_listed_ = false;
     }
-    if (pair.drain()) continue;
+    const bool is_drained = pair.drain();
+    pair.tell(nullptr);
+    if (is_drained) continue;
     is_empty = false;
     list_backlog(pair);
   }
@@ -338,6 +365,28 @@ void Engine::for_each_connection(Visit&& visit) const {
           visit(*made);
     }
   }
+}
+
+std::uint32_t Engine::serve_all() noexcept {
+  std::uint32_t found = 0;
+  for (const auto& made : made_)
+    // acquire: pairs with lane_of()'s release.
+    if (MessageLane* const lane = made.load(std::memory_order_acquire)) found += lane->serve();
+  return found;
+}
+
+[[gnu::noinline]] void Engine::look_for_stalls() noexcept {
+  const std::uint64_t now = now_ns();
+  // relaxed: a hint, which is_looking_ orders
+  if (now < next_look_ns_.load(std::memory_order_relaxed)) return;
+  // acquire: pairs with the release below; the previous thread's notes.
+  if (is_looking_.exchange(true, std::memory_order_acquire)) return;
+  for_each_connection([&](Connection& connection) {
+    if (connection.rank() != rank() && connection.is_stalled(now, options_.stall_ns))
+      connector_.ring(connection.rank());
+  });
+  next_look_ns_.store(now + options_.stall_ns / 2, std::memory_order_relaxed);
+  is_looking_.store(false, std::memory_order_release);
 }
 
 Result<Communicator*> Engine::open(const ContextId& id, std::span<const int> members, int own_rank,

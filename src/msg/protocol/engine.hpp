@@ -2,6 +2,7 @@
 // The message engine of one process: its lanes, its connections, its matching spaces, and the
 // memory that peers may use.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -33,6 +34,9 @@ class Connector {
   virtual void want(int rank, std::uint32_t number) = 0;
   /// A thread that has polled without result for long calls control::Plane::look_at_descriptors().
   virtual void look_at_descriptors() {}
+  /// Option stall_ns: a thread here waits for `rank`, which may be outside of the library. Its
+  /// helper is to call Engine::serve_all(). Never blocks for long; no lock is held.
+  virtual void ring(int /*rank*/) {}
 };
 
 /// The inside of a Region. Thread safety: immutable.
@@ -66,6 +70,9 @@ class Engine final : private vci::VciPool::Receivers {
     /// Communicators may ask for lanes by tag in MPI's order (Hints::lanes_by_tag), where peers'
     /// memory can be mapped. Then posts are pushed (PacketLink).
     bool lanes_by_tag = false;
+    /// A waiting thread rings a peer that has done nothing for so long: Connector::ring(). 0:
+    /// never.
+    std::uint64_t stall_ns = 0;
   };
   static constexpr std::uint32_t kRegionsMax = 1u << 12;
   static constexpr std::uintptr_t kStripeBytes = 1024;
@@ -109,7 +116,26 @@ class Engine final : private vci::VciPool::Receivers {
   }
   /// The same, without backing off.
   std::uint32_t poll(MessageLane& own) noexcept;
+  /// The same two, without a turn of `own` while it looks idle: no lock is taken then.
+  std::uint32_t progress_if_busy(MessageLane& own) noexcept {
+    own.give_way();
+    return poll_if_busy(own);
+  }
+  std::uint32_t poll_if_busy(MessageLane& own) noexcept;
   std::uint32_t progress_all() noexcept;
+  /// As progress_if_busy() and poll_if_busy(), for a message that may come on any lane.
+  std::uint32_t progress_everywhere(MessageLane& own) noexcept {
+    own.give_way();
+    return poll_everywhere(own);
+  }
+  std::uint32_t poll_everywhere(MessageLane& own) noexcept;
+  /// By a helper that a peer has rung: a turn of each lane, also if other threads make turns: one
+  /// of them may have looked at a ring before its last record came. Runs no handler of the program,
+  /// where all messages are ordinary. @return as progress_all(); 0: it may sleep
+  std::uint32_t serve_all() noexcept;
+  /// By a thread that waits, now and then: rings the peers whose connections are stalled.
+  void look_for_stalls() noexcept;
+  std::uint64_t stall_ns() const noexcept { return options_.stall_ns; }
 
   /// The connection from `lane` to `rank`, made and wanted on first use. Null: memory ran out.
   /// @pre 0 <= rank < size
@@ -153,12 +179,16 @@ class Engine final : private vci::VciPool::Receivers {
   Result<Communicator*> open(const ContextId& id, std::span<const int> members, int own_rank,
                              const Hints& hints) noexcept;
   /// For a progress hook inside the MPI: a turn of each lane with a free lock, up to about these
-  /// limits. Runs no handler of the program. @return records and completions served
+  /// limits. Of long messages it reads `bytes_max` bytes; later turns read the rest. Runs no
+  /// handler of the program. @return records and completions served
   std::uint32_t try_progress(std::uint32_t records_max, std::uint64_t bytes_max) noexcept;
   Communicators& communicators() noexcept { return communicators_; }
 
   // For lanes by tag.
   bool has_lanes_by_tag() const noexcept { return options_.lane.packets.pushes; }
+  bool can_use_lanes_by_tag() const noexcept { return pool_.count_max() >= 2 && can_push(); }
+  /// As Options::lanes_by_tag. @pre no lane and no communicator has been made
+  void use_lanes_by_tag() noexcept { options_.lane.packets.pushes = can_push(); }
   /// Null: it is not made. acquire: pairs with lane_of()'s release.
   MessageLane* find_lane(std::uint32_t index) const noexcept {
     return made_[index].load(std::memory_order_acquire);
@@ -180,10 +210,17 @@ class Engine final : private vci::VciPool::Receivers {
   bool drain_backlogs() noexcept;
 
   std::uint32_t lane_count_max() const noexcept { return pool_.count_max(); }
+  /// Lanes that exist.
+  std::uint32_t lane_count() const noexcept {
+    return static_cast<std::uint32_t>(std::ranges::count_if(
+        made_, [](const auto& lane) { return lane.load(std::memory_order_relaxed) != nullptr; }));
+  }
   /// Takes each lane's lock once: returns when no callback of before runs any more.
   void with_each_lane_idle() noexcept {
     pool_.for_each([](vci::Vci& vci) { vci.exclusively([] {}); });
   }
+  /// Gives back a message's memory. Its sender learns nothing.
+  static void free_message(Operation& message) noexcept;
   /// Frees the messages without a receive, and finishes the receives without a message.
   static void empty(MatchingEngine& space) noexcept;
 
@@ -221,6 +258,9 @@ class Engine final : private vci::VciPool::Receivers {
   }
 
  private:
+  bool can_push() const noexcept;
+  enum class Turn : std::uint8_t { always, if_busy };
+  std::uint32_t poll_with(MessageLane& own, Turn turn) noexcept;
   /// State of a rank. Thread safety: thread-safe.
   struct Peer {
     std::atomic<bool> is_lost{false};
@@ -267,12 +307,14 @@ class Engine final : private vci::VciPool::Receivers {
   net::Fabric& fabric_;
   CompletionDomain& domain_;
   Connector& connector_;
-  const Options options_;
+  Options options_;  // constant once a lane has been made
   const std::uint32_t record_bytes_max_;
   const std::uint32_t eager_bytes_max_;
   const std::uint32_t small_bytes_max_;
   const bool asks_for_writes_;
-  std::atomic<bool> has_lost_{false};  // a rank is lost
+  std::atomic<bool> has_lost_{false};           // a rank is lost
+  std::atomic<std::uint64_t> next_look_ns_{0};  // for stalls
+  std::atomic<bool> is_looking_{false};         // a thread has the turn to look
   const std::unique_ptr<std::atomic<Page*>[]> pages_;
   std::array<std::array<std::atomic<MatchingEngine*>, kSpaces>, 2> spaces_{};
 

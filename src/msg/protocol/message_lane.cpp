@@ -28,6 +28,7 @@ MessageLane::MessageLane(Engine& engine, std::uint32_t index, const Options& opt
       packets_(std::move(packets)),
       ledger_(std::move(ledger)),
       awaited_(options.operations),
+      offer_words_(engine.fabric()),
       bounce_buffers_(engine.fabric(), bounce_bytes_max(options, engine.fabric().limits())),
       arrivals_(std::move(arrivals)),
       buffers_(std::move(buffers)),
@@ -98,7 +99,7 @@ Operation* MessageLane::take_pending(Object* object) noexcept {
   prepare(*operation, *this);
   operation->object = object;
   operation->communicator = nullptr;
-  operation->is_cancelled = operation->is_on_all_lanes = false;
+  operation->is_cancelled = operation->is_send = operation->is_on_all_lanes = false;
   // relaxed, both: the owner publishes the operation
   operation->is_over.store(false, std::memory_order_relaxed);
   operation->is_posted.store(false, std::memory_order_relaxed);
@@ -180,8 +181,8 @@ MessageLane::Away MessageLane::why_away() noexcept {
   return {0, packets_->looked_at_ns() + kCallNs * std::min(packets_->calls_ahead(), most)};
 }
 
-std::uint32_t MessageLane::progress() noexcept {
-  const std::uint32_t served = vci().is_anothers() ? vci().progress_by_asking() : vci().progress();
+/// The work that needs the lane's lock to be free. @param served  of the turn before
+[[gnu::always_inline]] inline std::uint32_t MessageLane::follow_up(std::uint32_t served) noexcept {
   if (!handlers_.looks_empty()) [[unlikely]]
     run_handlers_slow();
   // relaxed: hints; the thread that sets one makes progress before or after.
@@ -189,7 +190,17 @@ std::uint32_t MessageLane::progress() noexcept {
     send_backlog_slow();
   if (has_held_.load(std::memory_order_relaxed)) [[unlikely]]
     resume_held_slow();
+  if (has_paused_.load(std::memory_order_relaxed)) [[unlikely]]
+    read_on_slow();
   return served;
+}
+
+std::uint32_t MessageLane::progress() noexcept {
+  return follow_up(vci().is_anothers() ? vci().progress_by_asking() : vci().progress());
+}
+
+std::uint32_t MessageLane::serve() noexcept {
+  return follow_up(vci().is_anothers() ? vci().progress_by_asking() : vci().progress_patiently());
 }
 
 std::uint32_t MessageLane::try_progress(std::uint32_t most) noexcept {
@@ -197,7 +208,8 @@ std::uint32_t MessageLane::try_progress(std::uint32_t most) noexcept {
   const std::uint32_t served = vci().progress(most);
   // relaxed: as in progress()
   if (has_backlog_.load(std::memory_order_relaxed)) send_backlog_slow();
-  if (has_held_.load(std::memory_order_relaxed)) resume_held_slow();
+  if (has_held_.load(std::memory_order_relaxed)) try_resume_held();
+  if (has_paused_.load(std::memory_order_relaxed)) read_on_slow();
   return served;
 }
 
@@ -222,6 +234,7 @@ Operation* MessageLane::keep_locked(std::uint64_t bytes) noexcept {
   if (operation == nullptr) return nullptr;
   prepare(*operation, *this);
   operation->object = nullptr;
+  operation->message.offer = {};
   operation->local_bytes = bytes;
   operation->local = nullptr;
   if (bytes == 0) return operation;
@@ -258,6 +271,42 @@ void MessageLane::resume_held_slow() noexcept {
     connection.resume();
   }
   engine_.serve_woken(*this);
+}
+
+/// The same, unless another thread holds the lane's lock.
+void MessageLane::try_resume_held() noexcept {
+  (void)vci().try_exclusively([this] {
+    Connection* held = std::exchange(held_, nullptr);
+    has_held_.store(false, std::memory_order_relaxed);  // a hint
+    while (held != nullptr) std::exchange(held, held->next_held_)->resume_locked();
+  });
+  engine_.serve_woken(*this);
+}
+
+thread_local constinit std::uint64_t MessageLane::hook_bytes_left = MessageLane::kNoLimit;
+
+void MessageLane::pause(Operation& operation) noexcept {
+  const SpinGuard guard(pause_lock_);
+  operation.next = nullptr;
+  Node** end = &paused_;
+  while (*end != nullptr) end = &(*end)->next;
+  *end = &operation;
+  has_paused_.store(true, std::memory_order_relaxed);  // a hint
+}
+
+void MessageLane::read_on_slow() noexcept {
+  while (hook_bytes_left != 0) {
+    Node* node = nullptr;
+    {
+      const SpinGuard guard(pause_lock_);
+      node = paused_;
+      if (node != nullptr) paused_ = node->next;
+      if (paused_ == nullptr) has_paused_.store(false, std::memory_order_relaxed);  // a hint
+    }
+    if (node == nullptr) return;
+    auto& operation = static_cast<Operation&>(*node);
+    operation.connection->read_piece(operation);
+  }
 }
 
 void MessageLane::add_backlog(Connection& connection) noexcept {

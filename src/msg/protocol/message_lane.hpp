@@ -2,6 +2,8 @@
 // A lane for messages: its packets, its operations in flight, and work for times when its lock is
 // free. Then it calls handlers, posts delayed records, and resumes held ones.
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -17,6 +19,7 @@
 #include "msg/memory/pool.hpp"
 #include "msg/packet/packet_lane.hpp"
 #include "msg/protocol/awaited.hpp"
+#include "msg/protocol/offer_words.hpp"
 #include "msg/protocol/operation.hpp"
 #include "vci/vci.hpp"
 
@@ -65,15 +68,41 @@ class MessageLane final {
   PacketLane& packets() noexcept { return *packets_; }
   vci::Vci& vci() const noexcept { return packets_->vci(); }
   Awaited& awaited() noexcept { return awaited_; }
+  OfferWords& offer_words() noexcept { return offer_words_; }
   Ledger& ledger() noexcept { return *ledger_; }
   BounceBuffers& bounce_buffers() noexcept { return bounce_buffers_; }
 
   /// A turn of the lane and its follow-up work, even if another thread owns the lane. @return as
   /// Vci::progress()
   std::uint32_t progress() noexcept;
+  /// Would progress() find nothing to do? Takes no lock: a hint.
+  bool looks_idle() const noexcept {
+    // relaxed: as in progress()
+    return vci().looks_idle() && handlers_.looks_empty() &&
+           !has_backlog_.load(std::memory_order_relaxed) &&
+           !has_held_.load(std::memory_order_relaxed) &&
+           !has_paused_.load(std::memory_order_relaxed);
+  }
+  /// For the helper: as progress(), but waits for the lane's lock.
+  std::uint32_t serve() noexcept;
   /// For a progress hook: a turn with at most `most` records of each ring, if the lock is free.
   /// Runs no handlers.
   std::uint32_t try_progress(std::uint32_t most) noexcept;
+  /// Bytes of long messages that the calling thread may still read in its turn of a progress hook;
+  /// outside of one, no limit.
+  static constexpr std::uint64_t kNoLimit = UINT64_MAX;
+  static thread_local constinit std::uint64_t hook_bytes_left;
+  static bool is_in_hook() noexcept { return hook_bytes_left != kNoLimit; }
+  /// Up to `wanted` of them.
+  static std::uint64_t take_hook_bytes(std::uint64_t wanted) noexcept {
+    if (hook_bytes_left == kNoLimit) [[likely]]
+      return wanted;
+    const std::uint64_t taken = wanted < hook_bytes_left ? wanted : hook_bytes_left;
+    hook_bytes_left -= taken;
+    return taken;
+  }
+  /// The operation reads on in a later turn.
+  void pause(Operation& operation) noexcept;
   /// By a thread that uses this lane as its own. relaxed, here and below: a hint.
   void attend() noexcept {
     if (!is_attended_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -144,6 +173,16 @@ class MessageLane final {
   /// For a connection with delayed records, until it has none.
   void add_backlog(Connection& connection) noexcept;
 
+  /// Runs `change` while no thread sends delayed records: each waits in its list, or is out.
+  template <class Change>
+  auto while_none_sends(Change&& change) noexcept {
+    // acquire: as in send_backlog_slow(). Its holder only posts.
+    while (is_sending_.exchange(true, std::memory_order_acquire)) ::sched_yield();
+    auto answer = change();
+    is_sending_.store(false, std::memory_order_release);  // pairs with that acquire
+    return answer;
+  }
+
   void note_no_connection() noexcept { note(no_connection_); }
   void note_no_operation() noexcept { note(no_operation_); }
   void note_no_memory() noexcept { note(no_memory_); }
@@ -170,9 +209,12 @@ class MessageLane final {
   void look_away() noexcept;
   enum class Held : bool { nothing, lane_lock };
   void conclude(Operation& operation, Held held) noexcept;
+  std::uint32_t follow_up(std::uint32_t served) noexcept;
   void run_handlers_slow() noexcept;
   void send_backlog_slow() noexcept;
   void resume_held_slow() noexcept;
+  void try_resume_held() noexcept;
+  void read_on_slow() noexcept;
   static void note(std::atomic<std::uint64_t>& counter) noexcept {
     counter.fetch_add(1, std::memory_order_relaxed);  // relaxed: statistics
   }
@@ -182,6 +224,7 @@ class MessageLane final {
   const std::unique_ptr<PacketLane> packets_;
   const std::unique_ptr<Ledger> ledger_;
   Awaited awaited_;
+  OfferWords offer_words_;
   BounceBuffers bounce_buffers_;
 
   static void prepare(Operation& operation, MessageLane& lane) noexcept;
@@ -208,6 +251,10 @@ class MessageLane final {
   alignas(vci::kOwnLineBytes) SpinLock backlog_lock_;
   Connection* backlog_ LARKLANE_GUARDED_BY(backlog_lock_) = nullptr;
   std::atomic<bool> has_backlog_{false}, is_sending_{false};
+
+  SpinLock pause_lock_;
+  Node* paused_ LARKLANE_GUARDED_BY(pause_lock_) = nullptr;  // the oldest first
+  std::atomic<bool> has_paused_{false};
 
   alignas(vci::kOwnLineBytes) std::atomic<std::uint64_t> no_connection_{0};
   std::atomic<std::uint64_t> no_operation_{0}, no_memory_{0}, behind_{0}, held_count_{0}, lost_{0};

@@ -46,6 +46,7 @@ struct Operation : Node {
     gather,         ///< finish: its payload lies in `buffers`
     post_packet,    ///< finish: its payload lies in `packet`
     finish_copy,    ///< finish: its payload is a buffer of the library, `local`
+    skip,           ///< finish: no record; it has taken the place of a cancelled one
   };
 
   Object* object = nullptr;  ///< null: no object to signal
@@ -80,6 +81,7 @@ struct Operation : Node {
 
   // Of an ordinary message's pending operation.
   bool is_cancelled = false;
+  bool is_send = false;
   bool is_on_all_lanes = false;        ///< its message may come on any lane
   std::atomic<bool> is_over{false};    ///< release: of the outcome; pairs with is_done()
   std::atomic<bool> is_posted{false};  ///< it waits in the engine of `communicator`
@@ -94,6 +96,7 @@ struct Operation : Node {
 
   // A message of several pieces.
   std::uint32_t pieces_posted = 0;  ///< by a transfer, which moves one after the other
+  std::uint64_t piece_offset = 0;   ///< bytes of the last one that have been read
   std::uint32_t buffer_count = 0;
   union {
     Offer offer;                              ///< of an operation that fetches or offers

@@ -7,6 +7,7 @@
 #include "msg/protocol/communicators.hpp"
 #include "msg/protocol/connection.hpp"
 #include "msg/protocol/engine.hpp"
+#include "msg/protocol/pair.hpp"
 
 namespace larklane::msg {
 
@@ -60,7 +61,9 @@ Operation* Connection::begin_copy(const PacketHeader& header, UserBytes from) no
 /// A send that its owner polls. Null: memory ran out.
 Operation* Connection::begin_pending(UserBytes from, std::uint32_t tag) noexcept {
   Operation* const operation = lane_.take_pending(lane_.engine().communicators().pendings());
-  if (operation != nullptr) set_up(*operation, from, tag, nullptr);
+  if (operation == nullptr) return nullptr;
+  set_up(*operation, from, tag, nullptr);
+  operation->is_send = true;
   return operation;
 }
 
@@ -114,9 +117,69 @@ Result<std::uint32_t> Connection::announce(const ContextId& id, std::uint32_t ow
     (void)own_numbers_.give_back(number);
     return Errc::kNoMemory;
   }
-  record->set_small(id);
+  record->set_small(Announced{id, lane_.offer_words().remote()});
   send_record(*record);
   return number;
+}
+
+// --- cancel -------------------------------------------------------------------------------------
+
+/// Another thread may complete the send meanwhile, but not release it.
+bool Connection::cancel(Operation& operation) noexcept {
+  Connection& connection = *operation.connection;
+  MessageLane& lane = connection.lane_;
+  // Takes its place in the backlog, or waits for the peer's answer. Without memory: too late.
+  Operation* const substitute = connection.begin_record({OrdinaryWord::send(0, true), 0, 0});
+  if (substitute == nullptr) return false;
+  substitute->then = Operation::Then::skip;
+  substitute->work.transfer = {};  // a peer may ask for bytes of any operation
+  bool keeps_substitute = false;
+  const bool is_cancelled = lane.while_none_sends([&] {
+    keeps_substitute = connection.cancel_waiting(operation, *substitute);
+    return keeps_substitute || connection.withdraw(operation, *substitute, &keeps_substitute);
+  });
+  if (!keeps_substitute) lane.give_back(*substitute);
+  if (!is_cancelled) return false;
+  release_memory(operation);  // no peer reads it
+  operation.is_cancelled = true;
+  lane.finish(operation, {});
+  return true;
+}
+
+/// Cancels a record that is not out.
+bool Connection::cancel_waiting(Operation& operation, Operation& substitute) noexcept {
+  if (pair_ != nullptr && pair_->replace(operation, substitute)) return true;
+  const SpinGuard guard(backlog_lock_);
+  Node* before = nullptr;
+  for (Node* node = first_; node != nullptr; before = std::exchange(node, node->next)) {
+    if (node != &operation) continue;
+    substitute.next = operation.next;
+    (before == nullptr ? first_ : before->next) = &substitute;
+    if (last_ == &operation) last_ = &substitute;
+    return true;
+  }
+  return false;
+}
+
+/// Cancels an offer that the peer has not taken.
+bool Connection::withdraw(Operation& operation, Operation& substitute,
+                          bool* keeps_substitute) noexcept {
+  using Decision = Awaited::Decision;
+  const Decision decision =
+      lane_.awaited().release(operation, substitute, [this](std::uint32_t number) {
+        const MatchOffer offer = lane_.offer_words().of(number);
+        if (!offer.has_word()) return Decision::stays;
+        switch (offer.withdraw()) {
+          case MatchOffer::State::offered:
+            return Decision::leaves_substitute;
+          case MatchOffer::State::dropped:
+            return Decision::leaves;
+          default:
+            return Decision::stays;
+        }
+      });
+  *keeps_substitute = decision == Decision::leaves_substitute;
+  return decision != Decision::stays;
 }
 
 void Connection::mark_end(std::uint32_t number) noexcept {
@@ -134,11 +197,33 @@ void Connection::mark_end(std::uint32_t number) noexcept {
 // --- arrivals -----------------------------------------------------------------------------------
 
 void Connection::drop(Operation& message) noexcept {
+  if (!message.message.offer.drop()) return drop_withdrawn(message);
   if (!message.is_offer) give_back_buffer(message.local);
   message.lane->give_back(message);
 }
 
-/// The message's sender waits for the match.
+[[gnu::noinline]] void Connection::drop_withdrawn_slow(MatchingEngine& matching) noexcept {
+  matching.for_each_withdrawn([](MatchMessage& message) { drop_withdrawn(whole_of(message)); });
+}
+
+void Connection::drop_withdrawn(Operation& message) noexcept {
+  if (!message.is_offer) give_back_buffer(std::exchange(message.local, nullptr));
+  message.connection->tell_matched(message);
+}
+
+/// Drops an offer that no communicator here can take. False: not now.
+Result<bool> Connection::refuse_locked(std::uint32_t there) noexcept {
+  Operation* const answer = lane_.keep_locked(0);
+  if (answer == nullptr) return false;
+  answer->connection = this;
+  answer->is_offer = true;
+  answer->there = there;
+  answer->message.offer = OfferWords::at(peer_offer_words_, there);
+  drop(*answer);
+  return true;
+}
+
+/// The message's sender waits for the match, or has withdrawn it.
 void Connection::meet_synchronous(Operation& receive, Operation& message) noexcept {
   copy_to(receive, message.message.key(), {message.local, message.local_bytes});
   give_back_buffer(std::exchange(message.local, nullptr));
@@ -184,12 +269,14 @@ Result<bool> Connection::on_ordinary_send(const PacketHeader& header,
     std::span<const std::byte> payload) noexcept {
   Communicator& communicator = *named.communicator;
   // relaxed: see Communicators::drop_messages()
-  if (communicator.is_closed_.load(std::memory_order_relaxed)) return true;
+  if (communicator.is_closed_.load(std::memory_order_relaxed))
+    return there == 0 ? Result<bool>(true) : refuse_locked(there);
   Operation* const message = lane_.keep_locked(payload.size());
   if (message == nullptr) return false;
   copy_small(message->local, payload.data(), payload.size());
   message->is_offer = false;
   message->there = there;
+  message->message.offer = OfferWords::at(peer_offer_words_, there);
   return insert_locked(communicator, *message, key, payload.size());
 }
 
@@ -198,11 +285,17 @@ Result<bool> Connection::insert_locked(Communicator& communicator, Operation& me
   message.connection = this;
   message.message.set(key);
   message.message.bytes = bytes;
-  // relaxed, no read-modify-write: of one source one lane's holder numbers the messages
+  // relaxed: of one source one lane's holder keeps the messages, so the number has grown since.
   message.message.arrival = communicator.arrivals_.load(std::memory_order_relaxed);
-  communicator.arrivals_.store(message.message.arrival + 1, std::memory_order_relaxed);
   MatchReceive* const matched = communicator.matching()->insert_message(message.message);
-  if (matched == nullptr) return true;
+  if (matched == nullptr) {
+    communicator.void_misses();
+    return true;
+  }
+  if (matched == MatchingEngine::withdrawn()) {
+    drop_withdrawn(message);
+    return true;
+  }
   // A receive has been posted meanwhile.
   Operation& receive = whole_of(*matched);
   receive.is_posted.store(false, std::memory_order_relaxed);
@@ -217,21 +310,23 @@ Result<bool> Connection::insert_locked(Communicator& communicator, Operation& me
     const PeerNumbers::Named& named, const PacketHeader& header,
     std::span<const std::byte> payload) noexcept {
   if (header[2] == 0) return Errc::kProtocol;
-  if (named.communicator == nullptr) return true;
+  if (named.communicator == nullptr) return refuse_locked(header[2]);
   MatchingEngine* const matching = named.communicator->matching();
   Operation* const answer = matching == nullptr ? nullptr : lane_.keep_locked(0);
   if (answer == nullptr) return false;
   const MatchKey key{named.source, header[1], MatchPolicy::rank_tag};
-  MatchReceive* const matched = matching->match_now(key);
+  MatchReceive* const matched =
+      matching->match_now(key, OfferWords::at(peer_offer_words_, header[2]));
   if (matched == nullptr) {
     lane_.give_back(*answer);
     return keep_locked(named, key, header[2], payload);
   }
-  copy_to(whole_of(*matched), key, payload);
+  const bool is_withdrawn = matched == MatchingEngine::withdrawn();
+  if (!is_withdrawn) copy_to(whole_of(*matched), key, payload);
   answer->connection = this;
   answer->there = header[2];
   tell_matched(*answer);
-  lane_.finish_locked(whole_of(*matched));
+  if (!is_withdrawn) lane_.finish_locked(whole_of(*matched));
   return true;
 }
 
@@ -240,7 +335,7 @@ Result<bool> Connection::insert_locked(Communicator& communicator, Operation& me
   const OrdinaryWord word = OrdinaryWord::of_other(header);
   switch (static_cast<OrdinaryKind>(word.variant)) {
     case OrdinaryKind::context:
-      return on_context(word.number, header, payload);
+      return on_context(link, word.number, header, payload);
     case OrdinaryKind::offer:
       return on_ordinary_offer(word.number, header, payload);
     case OrdinaryKind::close:
@@ -254,17 +349,23 @@ Result<bool> Connection::insert_locked(Communicator& communicator, Operation& me
   return Errc::kProtocol;
 }
 
-Result<bool> Connection::on_context(std::uint32_t number, const PacketHeader& header,
+Result<bool> Connection::on_context(PacketLink& link, std::uint32_t number,
+                                    const PacketHeader& header,
                                     std::span<const std::byte> payload) noexcept {
-  const auto id = front_of<ContextId>(payload);
+  const auto announced = front_of<Announced>(payload);
   const std::uint32_t source = header[1];
   const bool is_by_tag = header[2] != 0;
   if (is_by_tag && !lane_.engine().has_lanes_by_tag()) return Errc::kProtocol;
-  if (!id || number >= OrdinaryWord::kNumbersMax || source >= MatchingEngine::kRankCount ||
+  if (!announced || number >= OrdinaryWord::kNumbersMax || source >= MatchingEngine::kRankCount ||
       peer_numbers_.find(number) != nullptr)
     return Errc::kProtocol;
   if (!peer_numbers_.make_room(number)) return false;
-  auto communicator = lane_.engine().communicators().sight(*id, is_by_tag);
+  if (peer_offer_words_ == nullptr) {
+    auto words = map_offer_words(link.net_link(), announced->words);
+    if (!words) return words.error();
+    peer_offer_words_ = *words;
+  }
+  auto communicator = lane_.engine().communicators().sight(announced->id, is_by_tag);
   if (!communicator && communicator.error().code() == Errc::kProtocol) return Errc::kProtocol;
   if (!communicator) return false;
   peer_numbers_.name(number, *communicator, source, is_by_tag);
@@ -277,22 +378,31 @@ Result<bool> Connection::on_ordinary_offer(std::uint32_t number, const PacketHea
   if (named != nullptr && named->is_by_tag) return on_stamped_offer(*named, header, payload);
   const auto offer = Offer::of(payload);
   if (named == nullptr || !offer) return Errc::kProtocol;
-  if (named->communicator == nullptr) return true;
+  if (named->communicator == nullptr) return refuse_locked(header[2]);
   MatchingEngine* const matching = named->communicator->matching();
-  if (matching == nullptr) return false;
+  Operation* const message = matching == nullptr ? nullptr : lane_.keep_locked(0);
+  if (message == nullptr) return false;
+  message->is_offer = true;
+  message->offer = *offer;
+  message->there = header[2];
+  message->connection = this;
+  message->message.offer = OfferWords::at(peer_offer_words_, header[2]);
   const MatchKey key{named->source, header[1], MatchPolicy::rank_tag};
-  if (MatchReceive* const matched = matching->match_now(key)) {
+  if (MatchReceive* const matched = matching->match_now(key, message->message.offer)) {
+    if (matched == MatchingEngine::withdrawn()) {
+      drop_withdrawn(*message);
+      return true;
+    }
+    lane_.give_back(*message);
     Operation& receive = whole_of(*matched);
     receive.is_posted.store(false, std::memory_order_relaxed);
     begin_fetch(receive, key, *offer, header[2]);
     return true;
   }
-  if (named->communicator->is_closed_.load(std::memory_order_relaxed)) return true;  // as above
-  Operation* const message = lane_.keep_locked(0);
-  if (message == nullptr) return false;
-  message->is_offer = true;
-  message->offer = *offer;
-  message->there = header[2];
+  if (named->communicator->is_closed_.load(std::memory_order_relaxed)) {  // as above
+    drop(*message);
+    return true;
+  }
   return insert_locked(*named->communicator, *message, key, offer->bytes);
 }
 

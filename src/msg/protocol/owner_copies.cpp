@@ -67,7 +67,7 @@ void Connection::order_copy(Operation& operation) noexcept {
     std::memcpy(lent_to(operation).memory->start(),
                 operation.work.transfer.local + operation.bytes_copied, bytes);
   std::uint64_t offset = operation.bytes_copied;
-  if (!what.is_offer) offset += operation.region_offset;
+  offset += what.is_offer ? operation.piece_offset : operation.region_offset;
   for (std::uint32_t piece = 0; what.is_offer && piece + 1 < operation.pieces_posted; ++piece)
     offset += operation.offer.pieces[piece].bytes;
   operation.header = {first_word(RecordKind::copy, what.word()), operation.there, 0};

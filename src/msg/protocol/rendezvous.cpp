@@ -33,22 +33,35 @@ void Connection::read(Operation& operation) noexcept {
   operation.work.complete = &Connection::piece_read;
   operation.work.link = &link_.load(std::memory_order_acquire)->net_link();  // pairs with begin()
   operation.pieces_posted = 0;
+  operation.piece_offset = 0;
   read_piece(operation);
 }
 
+/// Posts the read of the next piece, or of the rest of the last one; in a progress hook of as much
+/// as its turn may still read.
 void Connection::read_piece(Operation& operation) noexcept {
-  const Offered& piece = operation.offer.pieces[operation.pieces_posted++];
+  const bool begins = operation.piece_offset == 0;
+  const Offered& piece = operation.offer.pieces[operation.pieces_posted - (begins ? 0 : 1)];
+  const std::uint64_t left = piece.bytes - operation.piece_offset;
+  const std::uint64_t bytes = MessageLane::take_hook_bytes(left);
+  if (bytes == 0 && left != 0) return lane_.pause(operation);
+  if (begins) ++operation.pieces_posted;
   operation.work.transfer.remote = piece.memory;
-  operation.work.transfer.bytes = piece.bytes;
+  operation.work.transfer.remote.address += operation.piece_offset;
+  operation.work.transfer.bytes = bytes;
   lane_.vci().post(operation.work);
 }
 
 void Connection::piece_read(net::Operation& work, Status status) {
   Operation& operation = *static_cast<PartOf<vci::Work>&>(work).whole;
   if (!status.ok() && operation.connection->ask_owner(operation, status)) return;
-  if (!status.ok() || operation.pieces_posted == operation.offer.count)
-    return fetched(work, status);
+  operation.piece_offset += operation.work.transfer.bytes;
   operation.work.transfer.local += operation.work.transfer.bytes;
+  if (operation.piece_offset == operation.offer.pieces[operation.pieces_posted - 1].bytes) {
+    operation.piece_offset = 0;
+    if (operation.pieces_posted == operation.offer.count) return fetched(work, status);
+  }
+  if (!status.ok()) return fetched(work, status);
   operation.connection->read_piece(operation);
 }
 

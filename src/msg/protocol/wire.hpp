@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include "base/context_id.hpp"
 #include "base/status.hpp"
 #include "larklane/completion.hpp"
 #include "larklane/message.hpp"
@@ -74,12 +75,18 @@ struct MatchWord {
 /// begins with a Stamp.
 using Stamp = std::uint64_t;
 enum class OrdinaryKind : std::uint8_t {
-  context,  ///< own rank; 1: on lanes by tag, else 0; ContextId: from now on the number names
+  context,  ///< own rank; 1: on lanes by tag, else 0; Announced: from now on the number names
             ///< that communicator
   offer,    ///< tag; operation there; Offered
   close,    ///< -; -: the sender has freed it; no more records with the number
   retired,  ///< -; -: the number, of the other side, may name another one
   native_payload,  ///< reserved: the MPI carries the payload
+};
+/// Payload of `context`. `words`: of the offers of the sender's lane (offer_words.hpp); key 0:
+/// none.
+struct Announced {
+  ContextId id;
+  net::RemoteMemory words;
 };
 /// A communicator's number on the link, in a first word, beside the kind of record.
 struct OrdinaryWord {
@@ -102,6 +109,12 @@ struct OrdinaryWord {
   /// Of an ordinary.
   static constexpr OrdinaryWord of_other(const PacketHeader& header) noexcept {
     return {rest_of(header) >> kVariantBits, rest_of(header) & ((1u << kVariantBits) - 1)};
+  }
+  /// Of either; nothing: another record.
+  static constexpr std::optional<std::uint32_t> number_in(const PacketHeader& header) noexcept {
+    if (is_kind(header, RecordKind::ordinary_send)) return of_send(header).number;
+    if (is_kind(header, RecordKind::ordinary)) return of_other(header).number;
+    return std::nullopt;
   }
 };
 inline constexpr bool is_ordinary(const PacketHeader& header) noexcept {

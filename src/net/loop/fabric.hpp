@@ -3,8 +3,8 @@
 // long as it likes, and reports everything that a real network would punish. The same seed and the
 // same calls give the same run.
 //
-// Posted operations are on the wire. They happen part by part when the wire is turned: the pieces
-// of a transfer in any order, then its immediate and its completion, in either order. The wire is
+// The hub holds posted operations. They happen part by part when it is turned: the pieces of a
+// transfer in any order, then its immediate and its completion, in either order. The hub is
 // turned by each poll of any endpoint, or, with turns_per_poll 0, by turn() and settle() alone: a
 // test that explores schedules, or a thread that is the network.
 //
@@ -22,7 +22,7 @@
 
 namespace larklane::loop {
 
-class Wire;
+class Hub;
 
 /// Violations that a real network would punish.
 enum class Offence : std::uint8_t {
@@ -99,7 +99,7 @@ class Fabric final : public net::Fabric {
   std::vector<Violation> take_violations();
 
  private:
-  std::shared_ptr<Wire> wire_;
+  std::shared_ptr<Hub> hub_;
   std::unique_ptr<net::Fabric> own_;
 };
 

@@ -42,6 +42,7 @@ class NetworkEndpoint final : public net::Endpoint {
 
   Result<std::unique_ptr<net::Link>> open_link() override;
   Result<std::uint32_t> poll(std::uint32_t most) override;
+  bool looks_empty() const noexcept override { return queue_.looks_empty(); }
   Status reserve_immediates(std::uint32_t count) override;
   void release_immediates(std::uint32_t count) override { reserved_ -= count; }
   int wait_fd() const noexcept override { return -1; }

@@ -1,3 +1,6 @@
+// Posts of provider shm: each copies at once, and an immediate goes to the peer's queue. Thread
+// safety: vci-serial. A peer's death shows in look_at_peer_slow(); kPostsPerLook sets how often.
+
 #include "net/shm/network_link.hpp"
 
 #include <atomic>
@@ -11,10 +14,12 @@
 namespace larklane::shm {
 namespace {
 
-/// Of all posts, and of those that find no room: one of so many looks at the peer's process.
+/// One of so many posts looks whether the peer's process lives; of the posts that find no room in
+/// its queue, one of the smaller number.
 constexpr std::uint32_t kPostsPerLook = 1u << 16;
 constexpr std::uint32_t kRefusalsPerLook = 256;
-/// Small records soon follow the written bytes: the line so many bytes on is fetched.
+/// Small records soon follow the written bytes: a write fetches the line so many bytes behind its
+/// end.
 constexpr std::uint64_t kFetchAheadBytes = 256;
 
 /// Never destroyed, as other objects of the process.
@@ -125,7 +130,8 @@ Status NetworkLink::move_slow(Direction direction, std::byte* local, net::Remote
 
 namespace {
 
-/// It passes: descriptors or address space to map more of the peer's memory.
+/// A passing lack of descriptors or of address space to map more of the peer's memory: the post is
+/// repeated.
 bool is_shortage(Status status) noexcept {
   return status.detail() == EMFILE || status.detail() == ENFILE || status.detail() == ENOMEM;
 }

@@ -125,6 +125,13 @@ class QueueReceiver {
     return served;
   }
 
+  /// Would poll() hear nothing now? Thread-safe: a hint. relaxed, both: poll() looks again.
+  bool looks_empty() const noexcept {
+    const std::uint64_t head = area_.head.load(std::memory_order_relaxed);
+    const std::uint64_t slot = area_.at(head).load(std::memory_order_relaxed);
+    return QueueArea::lap_in(slot) != QueueArea::lap_before(head) + 1;
+  }
+
  private:
   /// Of a lap that is another one's with any other endpoint, but for one in 2^31. (The golden
   /// ratio.)

@@ -1,11 +1,18 @@
 #pragma once
 // Deadlines of words, for policies that need them.
 //
-// A word's deadline begins with its first mark. At its end the ready partitions leave, and each
-// later partition travels by itself (Temucin et al., CLUSTER'23, section IV-D). No thread sleeps
-// for a deadline, and none is woken: the next Pready sees it, or a waiting thread of either side. A
-// word expires before its deadline with the mark that was the last in time in earlier rounds
-// (docs/design/adr/0008).
+// A word's deadline is a time after its first mark. Then the word expires: the ready partitions
+// leave, and each later partition travels by itself (Temucin et al., CLUSTER'23, section IV-D). No
+// thread sleeps for a deadline, and none is woken: the next Pready sees it, or a waiting thread of
+// either side.
+//
+// A word may expire before its deadline (docs/design/adr/0008). A mark is in time if it comes
+// before the deadline. TimedMarks knows the number of marks in time in each of the last rounds.
+// The mark that makes this round's number reach their median expires the word: later marks are
+// expected to be late, and so nothing is gained by waiting for them.
+//
+// To change the length: the policy states it (PolicyNeeds::deadline_ns), and `timer` has its
+// default in timer.cpp (kDeadlineNs). The median is History's, below.
 
 #include <algorithm>
 #include <array>
@@ -105,7 +112,8 @@ class TimedMarks {
     return now > first && now - first >= after_;
   }
 
-  /// Number of marks in time in the last rounds.
+  /// Of one word: the number of marks in time in each of the last kRounds rounds, kAll if none was
+  /// late. `awaited` is their median, once kRoundsMin rounds are known.
   struct History {
     static constexpr std::uint64_t kRounds = 5, kRoundsMin = 3;
     static constexpr std::uint64_t kAll = ~std::uint64_t{0};  ///< no early expiry

@@ -24,8 +24,8 @@
 #include "part/protocol/side.hpp"
 #include "part/records.hpp"
 #include "part/request.hpp"
+#include "part/shared/peer_access.hpp"
 #include "part/shared/slot_lag.hpp"
-#include "part/shared/wire.hpp"
 #include "shm/segment.hpp"
 
 namespace larklane::part {
@@ -61,7 +61,8 @@ class SendChannel final : public SendRequest, public ChannelLifetime, public Ste
   /// Does the receive buffer lie in the region that its process names? Its typemap has come before.
   bool fits(const shm::Segment& region, std::uint64_t offset) const;
   void on_map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
-    if (!wire_.is_mapped()) wire_.map(std::move(region), offset);  // a push may use the first one
+    if (!peer_access_.is_mapped())
+      peer_access_.map(std::move(region), offset);  // a push may use the first one
   }
   void on_move(const record::Move& move) override;  ///< the receiver could not pull
 
@@ -118,7 +119,7 @@ class SendChannel final : public SendRequest, public ChannelLifetime, public Ste
   Counters& counters_;
   SendSide<RealPlatform> side_;
   SharedCopy<RealPlatform> shared_copy_;
-  Wire wire_;
+  PeerAccess peer_access_;
   std::unique_ptr<Planning> planning_;          // policies with a planner
   std::unique_ptr<Timed<RealPlatform>> timed_;  // policies with a deadline
   /// Each parity's slots are reserved by its first round.
@@ -211,7 +212,7 @@ class RecvChannel final : public RecvRequest, public ChannelLifetime, public Ste
 
   Counters& counters_;
   const std::uint64_t piece_bytes_;
-  Wire wire_;
+  PeerAccess peer_access_;
   // Written by match(), then published.
   Match match_{};
   std::unique_ptr<RecvSide<RealPlatform>> side_;

@@ -15,7 +15,7 @@ RecvChannel::RecvChannel(InitArgs args, std::shared_ptr<PeerState> peer, Counter
                       static_cast<std::uint16_t>(record::Type::fail)),
       counters_(*counters),
       piece_bytes_(piece_bytes),
-      wire_(*peer_, shm::Direction::read) {}
+      peer_access_(*peer_, shm::Direction::read) {}
 
 bool RecvChannel::match(Match match) {
   match_ = std::move(match);
@@ -26,7 +26,7 @@ bool RecvChannel::match(Match match) {
     (void)gate_.accept([](bool) {});
     return false;
   }
-  if (match_.region) wire_.map(match_.region, match_.region_offset);
+  if (match_.region) peer_access_.map(match_.region, match_.region_offset);
   BlockView<RealPlatform> view(match_.segment->base() + match_.block_offset, match_.shape);
   // Published to the sender by the first open().
   view.header().accepted = {reinterpret_cast<std::uint64_t>(args_.buffer),
@@ -173,7 +173,7 @@ void RecvChannel::moved(Run run, MovedBy by) {
 }
 
 Status RecvChannel::pull(Piece& piece, MovedBy by) noexcept {
-  return wire_.transfer(buffer(), {match_.send_type.get(), match_.send_address}, piece, by);
+  return peer_access_.transfer(buffer(), {match_.send_type.get(), match_.send_address}, piece, by);
 }
 
 void RecvChannel::help() {
@@ -182,7 +182,7 @@ void RecvChannel::help() {
   if (!usable() || side_->mode() != Mode::direct) return;
   if (deadlines_)
     deadlines_->look(side_->last_comer(), round(), now_ns(), [this](Run run) { move(run); });
-  if (!wire_.usable() || !shared_copy_->has_jobs()) return;
+  if (!peer_access_.usable() || !shared_copy_->has_jobs()) return;
   const Moving moving(*this);
   if (!moving) return;
   if (const Status status = work(MovedBy::receiver); !status.ok()) give_up(status);
@@ -200,7 +200,7 @@ void RecvChannel::move(Run run, MovedBy by) {
   const Moving moving(*this);
   if (!moving) return;
   // This thread copies alone if only it can write the memory: it may not call again for long.
-  if (wire_.usable() && !wire_.needs_owner() && shared_copy_->offer(run)) {
+  if (peer_access_.usable() && !peer_access_.needs_owner() && shared_copy_->offer(run)) {
     if (const Status status = work(by); !status.ok()) give_up(status);
     return;
   }

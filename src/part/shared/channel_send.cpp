@@ -23,10 +23,10 @@ SendChannel::SendChannel(Parts parts)
       counters_(*parts.counters),
       side_(BlockView<RealPlatform>(block_.base(), parts.shape), parts.shape),
       shared_copy_(side_.block().header().shared_copies, partition_bytes_, parts.piece_bytes),
-      wire_(*peer_, shm::Direction::write),
+      peer_access_(*peer_, shm::Direction::write),
       reserving_rounds_(side_.mode() == Mode::slots && !block_.segment->is_allocated() ? 2 : 0),
       has_large_slots_(side_.mode() == Mode::slots && partition_bytes_ >= kPushBytesMin &&
-                       args_.type->is_contiguous() && wire_.usable()),
+                       args_.type->is_contiguous() && peer_access_.usable()),
       lag_(std::max<std::uint64_t>(partition_bytes_, 1)) {
   channel_.store(parts.id, std::memory_order_relaxed);
   if (args_.type->is_contiguous()) contiguous_from_ = static_cast<const std::byte*>(args_.buffer);
@@ -47,7 +47,8 @@ Status SendChannel::start() {
   round_.store(next, std::memory_order_relaxed);  // relaxed: the caller orders its own calls
   if (planning_) plan_ahead();
   if (timed_) timed_->start(next);
-  const bool packs_early = wire_.needs_owner() && !wire_.is_direct() && make_staging().ok();
+  const bool packs_early =
+      peer_access_.needs_owner() && !peer_access_.is_direct() && make_staging().ok();
   packs_early_.store(packs_early, std::memory_order_release);  // release: see packs_early()
   side_.start(next);
   const auto open = static_cast<std::uint32_t>(partitions_);
@@ -133,7 +134,8 @@ Status SendChannel::push_or_mark(std::uint32_t partition) {
 bool SendChannel::push_past_slot(std::uint32_t partition) {
   const Moving moving(*this);
   const Run run{partition, 1};
-  const bool may = moving && wire_.usable() && side_.slots().is_open(round()) && knows_peer_type();
+  const bool may =
+      moving && peer_access_.usable() && side_.slots().is_open(round()) && knows_peer_type();
   Piece piece = bytes_of(run);
   if (!may || !push(piece, MovedBy::sender).ok()) return false;
   const std::uint64_t of_round = round();
@@ -187,7 +189,8 @@ Status SendChannel::push(Piece& piece, MovedBy by) noexcept {
     if (!knows_peer_type()) return Errc::kUnreachable;
     type = &*peer_type_;
   }
-  return wire_.transfer(packs_early() ? packed() : buffer(), {type, accepted.address}, piece, by);
+  return peer_access_.transfer(packs_early() ? packed() : buffer(), {type, accepted.address}, piece,
+                               by);
 }
 
 bool SendChannel::knows_peer_type() const noexcept {
@@ -204,7 +207,7 @@ void SendChannel::help() {
   if (side_.mode() != Mode::direct) return;
   // Once there are jobs the receiver has matched, so `accepted` may be read. Without its typemap
   // only the receiver copies pieces.
-  if (!wire_.usable() || !shared_copy_.has_jobs() || !knows_peer_type()) return;
+  if (!peer_access_.usable() || !shared_copy_.has_jobs() || !knows_peer_type()) return;
   const Moving moving(*this);
   if (!moving) return;
   if (const Status status = work(MovedBy::sender); !status.ok()) give_up(status);
@@ -229,7 +232,7 @@ void SendChannel::move(Run run) {
 }
 
 void SendChannel::move_now(Run run) {
-  if (wire_.usable() && knows_peer_type() && shared_copy_.offer(run)) {
+  if (peer_access_.usable() && knows_peer_type() && shared_copy_.offer(run)) {
     if (const Status status = work(MovedBy::sender); !status.ok()) give_up(status);
     return;
   }
@@ -262,7 +265,7 @@ void SendChannel::refuse_datatype() {
 void SendChannel::on_datatype(const record::Datatype& head, std::span<const std::byte> words) {
   // The mapped region was checked against the typemap before it. relaxed: only the helper writes
   // it.
-  if (wire_.is_mapped() || peer_type_known_.load(std::memory_order_relaxed) ||
+  if (peer_access_.is_mapped() || peer_type_known_.load(std::memory_order_relaxed) ||
       head.first != peer_words_.size() || head.count > words.size() / sizeof(std::uint64_t) ||
       head.first > head.words_total || head.count > head.words_total - head.first)
     return refuse_datatype();

@@ -74,7 +74,7 @@ Passed SendChannel::pass_on(Run run, std::uint32_t job, std::uint32_t piece, std
   record::Move move{channel(), round(), run, 1, job, piece, record::Step::copy, done};
   // A run that a thread of the program can't push lacks only the receiver's typemap. The receiver
   // pulls it, since this thread may wait for that receive.
-  if (wire_.is_direct() && by == MovedBy::helper) {
+  if (peer_access_.is_direct() && by == MovedBy::helper) {
     peer_->steps->add(*this, move);
     return Passed::alone;
   }
@@ -109,7 +109,7 @@ void SendChannel::carry_out(record::Move move, MovedBy by) {
     finish(move, by);
   } else if (status.code() == Errc::kUnreachable) {
     move.done = all->length - left.length;
-    status = wire_.is_direct() ? leave_to_program(move) : pack(move, left, by);
+    status = peer_access_.is_direct() ? leave_to_program(move) : pack(move, left, by);
   }
   // The mover that handed a piece over copies no more of its job.
   if (status.ok() && move.job != 0) status = work(by);
@@ -137,7 +137,7 @@ Status SendChannel::pack(record::Move move, const Piece& left, MovedBy by) {
   } else if (by == MovedBy::helper) {
     Piece unpacked = left;
     if (!shm::checked_copy(buffer(), buffer_in(*staging_), unpacked).ok()) {
-      wire_.note_owner();
+      peer_access_.note_owner();
       move.step = record::Step::pack;
       return leave_to_program(move);
     }
@@ -188,7 +188,7 @@ void RecvChannel::finish(const record::Move& move, MovedBy by) {
 
 Passed RecvChannel::pass_on(Run run, std::uint32_t job, std::uint32_t piece, std::uint64_t done) {
   record::Move move{channel(), round(), run, 0, job, piece, record::Step::copy, done};
-  if (wire_.is_direct()) {  // the helper has tried it
+  if (peer_access_.is_direct()) {  // the helper has tried it
     peer_->steps->add(*this, move);
     return Passed::alone;
   }
@@ -250,7 +250,7 @@ void RecvChannel::carry_out(record::Move move, MovedBy by) {
 
 /// The sender has handed it over, and this side can't pull it.
 Status RecvChannel::pass_on_copy(record::Move move) {
-  if (wire_.is_direct()) {
+  if (peer_access_.is_direct()) {
     peer_->steps->add(*this, move);
     return {};
   }
@@ -271,7 +271,7 @@ void RecvChannel::unpack(record::Move move, Piece left, MovedBy by) {
   if (by != MovedBy::helper) {
     if (length != 0) shm::unpack(buffer(), left.offset, length, staging_->base() + left.offset);
   } else if (!shm::checked_copy(buffer_in(*staging_), buffer(), left).ok()) {
-    wire_.note_owner();
+    peer_access_.note_owner();
     move.done += length - left.length;
     return peer_->steps->add(*this, move);
   }

@@ -132,6 +132,72 @@ CASE(BU4_no_space_is_an_error, .ranks = 2) {
   free(data);
 }
 
+/// Space comes back when the peer has received, also if the sender makes no other call.
+CASE(BU3_space_of_long_messages_is_used_again, .ranks = 2) {
+  enum { kRounds = 20, kBytes = 300000 };
+  unsigned char* data = memory(kBytes);
+  const int size = packed(kBytes);
+  void* space = memory((size_t)size);
+  if (my_rank == 0) MUST(MPI_Buffer_attach(space, size));
+  for (int i = 0; i < kRounds; ++i) {
+    if (my_rank == 0) {
+      fill(data, kBytes, 18, (uint64_t)i);
+      MUST(MPI_Bsend(data, kBytes, MPI_BYTE, 1, kTag, comm));
+      memset(data, 0, kBytes);
+      recv_int(1, kTag, MPI_STATUS_IGNORE);
+    } else {
+      MUST(MPI_Recv(data, kBytes, MPI_BYTE, 0, kTag, comm, MPI_STATUS_IGNORE));
+      EXPECT_STREAM(data, kBytes, 18, (uint64_t)i);
+      send_int(0, 0, kTag);
+    }
+  }
+  if (my_rank == 0) detach(space, size);
+  free(space);
+  free(data);
+}
+
+/// A message that is not received yet takes its space.
+CASE(BU4_open_messages_take_space, .ranks = 2) {
+  enum { kBytes = 1 << 20 };
+  unsigned char* data = memory(kBytes);
+  if (my_rank == 0) {
+    const int size = 2 * packed(kBytes);
+    void* space = memory((size_t)size);
+    MUST(MPI_Buffer_attach(space, size));
+    for (int i = 0; i < 2; ++i) {
+      fill(data, kBytes, 19, (uint64_t)i);
+      MUST(MPI_Bsend(data, kBytes, MPI_BYTE, 1, kTag, comm));
+    }
+    EXPECT_ERROR(MPI_Bsend(data, kBytes, MPI_BYTE, 1, kTag, comm), MPI_ERR_BUFFER);
+    post(0, 1);
+    detach(space, size);
+    free(space);
+    send_int(5, 1, kTag);
+  } else {
+    EXPECT(await(0, 1, 5), "the sender is not through");
+    for (int i = 0; i < 2; ++i) {
+      MUST(MPI_Recv(data, kBytes, MPI_BYTE, 0, kTag, comm, MPI_STATUS_IGNORE));
+      EXPECT_STREAM(data, kBytes, 19, (uint64_t)i);
+    }
+    EXPECT_DATA(recv_int(0, kTag, MPI_STATUS_IGNORE) == 5, "the message after the refused one");
+  }
+  free(data);
+}
+
+CASE(BU4_no_space_for_a_persistent_send, .ranks = 2) {
+  if (my_rank != 0) return;
+  enum { kBytes = 10000 };
+  char space[1000 + MPI_BSEND_OVERHEAD], *data = memory(kBytes);
+  memset(data, 1, kBytes);
+  MPI_Request request;
+  MUST(MPI_Buffer_attach(space, (int)sizeof(space)));
+  MUST(MPI_Bsend_init(data, kBytes, MPI_BYTE, 1, kTag, comm, &request));
+  EXPECT_ERROR(MPI_Start(&request), MPI_ERR_BUFFER);
+  drop(&request);
+  detach(space, (int)sizeof(space));
+  free(data);
+}
+
 CASE(BU4_second_attach_is_an_error, .ranks = 2) {
   char space[2][500 + MPI_BSEND_OVERHEAD];
   MUST(MPI_Buffer_attach(space[0], (int)sizeof(space[0])));
@@ -326,6 +392,7 @@ CASE(BU8_iflush_of_a_communicator, .ranks = 2) {
     fill(data, kBytes, 17, 0);
     MUST(MPI_Bsend(data, kBytes, MPI_BYTE, 1, kTag, comm));
     MUST(MPI_Comm_iflush_buffer(comm, &request));
+    EXPECT(stays_open(&request, 0.01), "iflush is complete before the receive");
     post(0, 1);
     EXPECT(completes(&request, MPI_STATUS_IGNORE, 10), "iflush stays open");
     MUST(MPI_Comm_flush_buffer(comm));
@@ -336,6 +403,30 @@ CASE(BU8_iflush_of_a_communicator, .ranks = 2) {
     await(0, 1, 5);
     MUST(MPI_Recv(data, kBytes, MPI_BYTE, 0, kTag, comm, MPI_STATUS_IGNORE));
     EXPECT_STREAM(data, kBytes, 17, 0);
+  }
+  free(data);
+#endif
+}
+
+/// A buffered message arrives although its communicator, with its buffer, is freed.
+CASE(BU7_free_of_a_communicator_with_a_buffer, .ranks = 2) {
+  NEEDS_BUFFER_CALLS;
+#if CASE_HAS_BUFFER_CALLS
+  enum { kBytes = 1 << 20 };
+  unsigned char* data = memory(kBytes);
+  for (uint64_t round = 0; round < 3; ++round) {
+    MPI_Comm copy;
+    MUST(MPI_Comm_dup(comm, &copy));
+    if (my_rank == 0) {
+      MUST(MPI_Comm_attach_buffer(copy, MPI_BUFFER_AUTOMATIC, 0));
+      fill(data, kBytes, 20, round);
+      MUST(MPI_Bsend(data, kBytes, MPI_BYTE, 1, kTag, copy));
+      memset(data, 0, kBytes);
+    } else {
+      MUST(MPI_Recv(data, kBytes, MPI_BYTE, 0, kTag, copy, MPI_STATUS_IGNORE));
+      EXPECT_STREAM(data, kBytes, 20, round);
+    }
+    MUST(MPI_Comm_free(&copy));
   }
   free(data);
 #endif

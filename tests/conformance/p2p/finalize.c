@@ -8,6 +8,19 @@ enum { kMessages = 20000, kBytes = 4096 };
 
 static int rank, wrong;
 
+static unsigned char buffered[1 << 20];
+
+/// Rank 0 leaves a buffered message behind, and its buffer attached: MPI_Finalize detaches it.
+static void leave_a_message(void) {
+  enum { kSize = (int)sizeof buffered + 1000 + MPI_BSEND_OVERHEAD };
+  static char space[kSize];
+  if (rank != 0) return;
+  memset(buffered, 9, sizeof buffered);
+  MPI_Buffer_attach(space, kSize);
+  MPI_Bsend(buffered, (int)sizeof buffered, MPI_BYTE, 1, 4, MPI_COMM_WORLD);
+  memset(buffered, 0, sizeof buffered);
+}
+
 /// Rank 0 sends all messages before rank 1 receives the last one first.
 static int talk(MPI_Comm self, int key, void* value, void* state) {
   (void)self, (void)key, (void)value, (void)state;
@@ -29,6 +42,8 @@ static int talk(MPI_Comm self, int key, void* value, void* state) {
       MPI_Recv(data, kBytes, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
       for (int b = 0; b < kBytes; ++b) wrong += data[b] != i % 251;
     }
+    MPI_Recv(buffered, (int)sizeof buffered, MPI_BYTE, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (size_t b = 0; b < sizeof buffered; ++b) wrong += buffered[b] != 9;
     MPI_Send(&wrong, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);
   }
   return MPI_SUCCESS;
@@ -40,6 +55,7 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, talk, &key, NULL);
   MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+  leave_a_message();
   MPI_Finalize();
   if (rank == 0 && wrong == 0) puts("ok PX8_messages_in_finalize");
   if (rank == 0 && wrong != 0) {

@@ -218,3 +218,27 @@ CASE(NB6_starting_is_local, .ranks = 2) {
   free(in);
   free(out);
 }
+
+/// MPICH's own call for one request, without a status.
+CASE(NB5_is_complete_of_mpich, .ranks = 2) {
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 50000000
+  int value = 0;
+  MPI_Request request = irecv_int(&value, my_peer, kTag), inactive;
+  MUST(MPI_Recv_init(&value, 1, MPI_INT, my_peer, kTag, comm, &inactive));
+  EXPECT(MPIX_Request_is_complete(inactive), "an inactive request is incomplete");
+  EXPECT(!MPIX_Request_is_complete(request), "complete without a message");
+  meet();
+  send_int(my_rank + 1, my_peer, kTag);
+  const double end = now_s() + 5;
+  while (!MPIX_Request_is_complete(request) && now_s() < end) {
+    int flag;
+    MUST(MPI_Iprobe(MPI_ANY_SOURCE, kTag + 1, comm, &flag, MPI_STATUS_IGNORE));
+  }
+  EXPECT(MPIX_Request_is_complete(request), "incomplete although the message has come");
+  EXPECT_DATA(value == my_peer + 1, "received %d", value);
+  complete(&request);
+  drop(&inactive);
+#else
+  case_skip("another MPI");
+#endif
+}

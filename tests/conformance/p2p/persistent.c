@@ -52,6 +52,25 @@ CASE(PE1_send_init, .ranks = 2, .traits = kEveryLevel | kSessions) {
   every_size(MPI_Send_init, false);
 }
 CASE(PE1_ssend_init, .ranks = 2) { every_size(MPI_Ssend_init, false); }
+CASE(PE1_ssend_init_waits_for_the_receive, .ranks = 2) {
+  int value = 8;
+  if (my_rank == 0) {
+    MPI_Request request;
+    MUST(MPI_Ssend_init(&value, 1, MPI_INT, 1, kTag, comm, &request));
+    for (int round = 0; round < 3; ++round) {
+      MUST(MPI_Start(&request));
+      EXPECT(stays_open(&request, 0.01), "complete before the receive is posted");
+      post(0, round + 1);
+      MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+    drop(&request);
+  } else {
+    for (int round = 0; round < 3; ++round) {
+      EXPECT(await(0, round + 1, 5), "the sender is not through");
+      EXPECT_DATA(recv_int(0, kTag, MPI_STATUS_IGNORE) == 8, "the message");
+    }
+  }
+}
 CASE(PE1_rsend_init, .ranks = 2) { every_size(MPI_Rsend_init, true); }
 CASE(PE1_bsend_init, .ranks = 2) {
   const int size = kRounds * (300000 + 200 + MPI_BSEND_OVERHEAD);
@@ -213,4 +232,37 @@ CASE(PE6_type_freed_after_init, .ranks = 2) {
     }
   }
   drop(&request);
+}
+
+/// A receive that is freed before its message comes still takes it.
+CASE(PE5_freed_receives_take_their_message, .ranks = 2) {
+  enum { kElements = 1000 };
+  int data[2 * kElements];
+  if (my_rank == 0) {
+    for (int i = 0; i < kElements; ++i) data[i] = i + 1;
+    await(0, 1, 5);
+    MUST(MPI_Send((const void*)data, kElements, MPI_INT, 1, kTag, comm));
+    send_int(0, 1, kTag);
+    return;
+  }
+  MPI_Datatype type;
+  MPI_Request request;
+  for (int i = 0; i < 2 * kElements; ++i) data[i] = 0;
+  MUST(MPI_Type_vector(kElements, 1, 2, MPI_INT, &type));
+  MUST(MPI_Type_commit(&type));
+  MUST(MPI_Recv_init((void*)data, 1, type, 0, kTag, comm, &request));
+  MUST(MPI_Type_free(&type));
+  MUST(MPI_Start(&request));
+  MUST(MPI_Request_free(&request));
+  EXPECT(request == MPI_REQUEST_NULL, "the freed request is not null");
+  post(0, 1);
+  recv_int(0, kTag, MPI_STATUS_IGNORE);
+  const double end = now_s() + 5;
+  while (data[2 * kElements - 2] == 0 && now_s() < end) {
+    int flag;
+    MUST(MPI_Iprobe(0, kTag + 1, comm, &flag, MPI_STATUS_IGNORE));
+  }
+  for (int i = 0; i < 2 * kElements; ++i) {
+    EXPECT_DATA(data[i] == (i % 2 ? 0 : i / 2 + 1), "element %d: %d", i, data[i]);
+  }
 }

@@ -294,3 +294,45 @@ CASE(MP5_truncated_matched_receive, .ranks = 2) {
     EXPECT_DATA(recv_int(0, kTag, MPI_STATUS_IGNORE) == 9, "the next message");
   }
 }
+
+/// A handle is good in the other language, and stands for the same message.
+CASE(MP1_handles_of_fortran, .ranks = 2) {
+#ifdef MPI_ABI_VERSION
+  case_skip("the standard ABI has no Fortran");
+#else
+  enum { kMessages = 5 };
+  for (int i = 0; my_rank == 0 && i < kMessages; ++i) send_int(i, 1, kTag);
+  if (my_rank == 0) return;
+  MPI_Fint number[kMessages];
+  for (int i = 0; i < kMessages; ++i) {
+    MPI_Message message;
+    MUST(MPI_Mprobe(0, kTag, comm, &message, MPI_STATUS_IGNORE));
+    number[i] = MPI_Message_c2f(message);
+    for (int j = 0; j < i; ++j) EXPECT(number[j] != number[i], "two messages with one handle");
+  }
+  for (int i = kMessages - 1; i >= 0; --i) {
+    int value = -1;
+    MPI_Message message = MPI_Message_f2c(number[i]);
+    MUST(MPI_Mrecv(&value, 1, MPI_INT, &message, MPI_STATUS_IGNORE));
+    EXPECT_DATA(value == i, "message %d: %d", i, value);
+  }
+#endif
+}
+
+/// A matched receive with a wrong argument leaves the message.
+CASE(MP5_wrong_arguments_leave_the_message, .ranks = 2) {
+  if (my_rank == 0) {
+    send_int(7, 1, kTag);
+    return;
+  }
+  MPI_Message message;
+  MPI_Request request;
+  int value = 0;
+  MUST(MPI_Mprobe(0, kTag, comm, &message, MPI_STATUS_IGNORE));
+  const MPI_Message handle = message;
+  EXPECT_ERROR(MPI_Mrecv(&value, -1, MPI_INT, &message, MPI_STATUS_IGNORE), MPI_ERR_COUNT);
+  EXPECT_ERROR(MPI_Imrecv(&value, 1, MPI_DATATYPE_NULL, &message, &request), MPI_ERR_TYPE);
+  EXPECT(message == handle, "a refused receive changed the handle");
+  MUST(MPI_Mrecv(&value, 1, MPI_INT, &message, MPI_STATUS_IGNORE));
+  EXPECT_DATA(value == 7, "received %d", value);
+}

@@ -8,6 +8,26 @@ static int failed(const char *what) {
   return 1;
 }
 
+/* A put into memory of the library. */
+static int put(larklane_context *context, larklane_vci *vci) {
+  const char out[6] = "hello";
+  larklane_region *region;
+  larklane_post post;
+  larklane_remote_region remote = LARKLANE_REMOTE_REGION_INIT;
+  void *start;
+  if (larklane_region_allocate(context, sizeof out, &region)) return failed("allocate");
+  if (larklane_region_remote(region, &remote)) return failed("remote");
+  if (larklane_region_start(region, &start)) return failed("start");
+  do {
+    if (larklane_vci_progress(vci, NULL)) return failed("progress");
+    if (larklane_post_put(vci, &remote, 0, out, sizeof out, 0, 0, NULL, &post))
+      return failed("put");
+  } while (post == LARKLANE_RETRY);
+  if (post != LARKLANE_DONE || strcmp(start, out) != 0) return failed("put");
+  if (larklane_region_free(region)) return failed("region");
+  return 0;
+}
+
 int main(void) {
   char in[6] = "", *out = "hello";
   larklane_context *context;
@@ -67,6 +87,7 @@ int main(void) {
     if (larklane_vci_progress(vci, NULL) || larklane_synchronizer_test(arrived, &is_ready))
       return failed("wait");
   if (strcmp(pieces, out) != 0 || strcmp(packed, out) != 0) return failed("bytes");
+  if (put(context, vci)) return 1;
   if (larklane_completion_object_free(arrived)) return failed("free");
   if (larklane_vci_destroy(vci) || larklane_context_destroy(context)) return failed("destroy");
   printf("%s\n", in);

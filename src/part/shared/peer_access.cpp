@@ -1,25 +1,25 @@
-#include "part/shared/wire.hpp"
+#include "part/shared/peer_access.hpp"
 
 #include <cerrno>
 #include <utility>
 
 namespace larklane::part {
 
-Wire::Wire(PeerState& peer, shm::Direction direction) noexcept
+PeerAccess::PeerAccess(PeerState& peer, shm::Direction direction) noexcept
     : peer_(peer),
       direction_(direction),
       same_process_(peer.peer->same_process()),
       allowed_(direction == shm::Direction::write ? peer.push_allowed : peer.pull_allowed) {}
 
-void Wire::map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
+void PeerAccess::map(std::shared_ptr<shm::Segment> region, std::uint64_t offset) noexcept {
   region_ = std::move(region);
   // release: pairs with transfer()'s acquire.
   mapped_.store(reinterpret_cast<std::uintptr_t>(region_->base()) + offset,
                 std::memory_order_release);
 }
 
-Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
-                      MovedBy by) noexcept {
+Status PeerAccess::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
+                            MovedBy by) noexcept {
   if (piece.length == 0) return {};
   if (is_direct()) {
     // relaxed: is_direct() has acquired it.
@@ -52,8 +52,8 @@ Status Wire::transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece&
 
 /// An ended thread is no dead process: the copy goes on by another of its threads. If the kernel
 /// can't access memory of this side, the program's own thread may be able to open it.
-Status Wire::attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
-                    MovedBy by) noexcept {
+Status PeerAccess::attach(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
+                          MovedBy by) noexcept {
   // relaxed, both: see PeerState.
   const pid_t process = peer_.peer->pid(), thread = peer_.thread.load(std::memory_order_relaxed);
   const Status status = shm::attach_copy(direction_, process, thread, ours, theirs, piece);

@@ -15,9 +15,9 @@ namespace larklane::part {
 
 /// Moves bytes between this side's buffer and the peer's, where the kernel or a mapping permits.
 /// Thread safety: thread-safe after construction.
-class Wire {
+class PeerAccess {
  public:
-  Wire(PeerState& peer, shm::Direction direction) noexcept;
+  PeerAccess(PeerState& peer, shm::Direction direction) noexcept;
   /// @param piece  on return the bytes that are left
   Status transfer(const shm::Buffer& ours, const shm::Buffer& theirs, Piece& piece,
                   MovedBy by) noexcept;

@@ -1,5 +1,5 @@
 #pragma once
-// The wire between the endpoints of a Fabric: posted operations, cut into parts. Any part may be
+// The hub between the endpoints of a Fabric: posted operations, cut into parts. Any part may be
 // the next to happen.
 
 #include <atomic>
@@ -51,7 +51,7 @@ struct Request {
 };
 
 /// An operation between its post and the end of its effects.
-/// Thread safety: single-owner: the wire's lock is held.
+/// Thread safety: single-owner: the hub's lock is held.
 struct Flight {
   Request request;
   std::vector<std::byte> small;
@@ -92,14 +92,14 @@ struct Event {
   bool is_immediate;
 };
 
-/// An endpoint, as the wire sees it.
+/// An endpoint, as the hub sees it.
 struct Port {
   net::Receiver* receiver = nullptr;
   std::uint32_t process = 0;
   std::uint32_t number = 0;
   UniqueFd bell;
   bool is_armed = false;
-  /// While it is armed. relaxed: with the wire's lock held, or a hint.
+  /// While it is armed. relaxed: with the hub's lock held, or a hint.
   std::atomic<bool> wakes_for_all{true};
   std::deque<Event> events;
   std::vector<Part> door;  ///< manual progress: arrivals that wait for a poll
@@ -110,12 +110,12 @@ struct Port {
   std::uint64_t calls_count = 0;  ///< plain: the thread sanitizer sees two threads without a lock
 };
 
-/// A link, as the wire sees it.
+/// A link, as the hub sees it.
 struct End {
   static constexpr std::uint64_t kMagic = 0x6c61726b6c6f6f70;  ///< "larkloop"
   struct Offer {
     std::uint64_t magic;
-    const void* wire;
+    const void* hub;
     std::uint64_t number;
   };
   Offer offer{};
@@ -144,12 +144,12 @@ struct Delivery {
 /// Invariants:
 /// 1. Each part happens once; a completion comes after all pieces, or after the failure.
 /// 2. Where choices come from (the seed, or Options::choose) nothing else decides.
-class Wire {
+class Hub {
  public:
-  explicit Wire(Fabric::Options options);
-  ~Wire();
-  Wire(const Wire&) = delete;
-  Wire& operator=(const Wire&) = delete;
+  explicit Hub(Fabric::Options options);
+  ~Hub();
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
 
   const net::Limits& limits() const noexcept { return options_.limits; }
   std::uint32_t add_process();
@@ -163,7 +163,7 @@ class Wire {
   void remove_end(End& end);
   Status connect(End& end, std::span<const std::byte> offer);
 
-  /// @param local_key  of `request.transfer.memory`; 0: that is no memory of this wire
+  /// @param local_key  of `request.transfer.memory`; 0: that is no memory of this hub
   Result<net::Post> post(End& end, const Request& request, std::uint64_t local_key,
                          net::Operation& operation);
   /// The port's own share of a poll, before it takes deliveries.

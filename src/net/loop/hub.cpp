@@ -1,4 +1,4 @@
-#include "net/loop/wire.hpp"
+#include "net/loop/hub.hpp"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -26,50 +26,50 @@ std::string range_text(std::uint64_t first, std::uint64_t bytes) {
 
 }  // namespace
 
-Wire::Wire(Fabric::Options options) : options_(std::move(options)), random_(options_.seed) {}
+Hub::Hub(Fabric::Options options) : options_(std::move(options)), random_(options_.seed) {}
 
-Wire::~Wire() {
+Hub::~Hub() {
   for (const Violation& violation : violations_)
     std::fprintf(stderr, "larklane: loop: nobody asked for: %s: %s\n",
                  offence_name(violation.offence), violation.detail.c_str());
   if (!violations_.empty()) std::abort();
 }
 
-std::uint64_t Wire::choose_locked(std::uint64_t bound) {
+std::uint64_t Hub::choose_locked(std::uint64_t bound) {
   if (bound <= 1) return 0;
   return options_.choose ? options_.choose(bound) : random_.below(bound);
 }
 
-bool Wire::chance_locked(std::uint32_t percent) {
+bool Hub::chance_locked(std::uint32_t percent) {
   if (percent == 0) return false;
   return percent >= 100 || choose_locked(100) < percent;
 }
 
-void Wire::report_locked(Offence offence, const std::string& detail) {
+void Hub::report_locked(Offence offence, const std::string& detail) {
   violations_.push_back({offence, detail});
   if (!options_.aborts) return;
   std::fprintf(stderr, "larklane: loop: %s: %s\n", offence_name(offence), detail.c_str());
   std::abort();
 }
 
-void Wire::report(Offence offence, const std::string& detail) {
+void Hub::report(Offence offence, const std::string& detail) {
   const net::UnseenGuard guard(lock_);
   report_locked(offence, detail);
 }
 
-std::vector<Violation> Wire::take_violations() {
+std::vector<Violation> Hub::take_violations() {
   const net::UnseenGuard guard(lock_);
   return std::exchange(violations_, {});
 }
 
 // --- participants -----------------------------------------------------------------------------
 
-std::uint32_t Wire::add_process() {
+std::uint32_t Hub::add_process() {
   const net::UnseenGuard guard(lock_);
   return ++processes_;
 }
 
-void Wire::remove_process(std::uint32_t process) {
+void Hub::remove_process(std::uint32_t process) {
   const net::UnseenGuard guard(lock_);
   for (const Port* port : ports_)
     if (port->process == process) report_locked(Offence::fabric_busy, "an endpoint is open");
@@ -77,7 +77,7 @@ void Wire::remove_process(std::uint32_t process) {
     if (region.process == process) report_locked(Offence::fabric_busy, "memory is registered");
 }
 
-net::RemoteMemory Wire::add_region(Region region) {
+net::RemoteMemory Hub::add_region(Region region) {
   const net::UnseenGuard guard(lock_);
   const std::uint64_t key = ++last_number_;
   // Aligned as the memory is, and no pointer that a thread could use.
@@ -86,7 +86,7 @@ net::RemoteMemory Wire::add_region(Region region) {
   return {region.address, key};
 }
 
-void Wire::remove_region(std::uint64_t key) {
+void Hub::remove_region(std::uint64_t key) {
   const net::UnseenGuard guard(lock_);
   for (const auto& [serial, flight] : flights_) {
     if (flight->operation != nullptr && flight->local_key == key)
@@ -98,7 +98,7 @@ void Wire::remove_region(std::uint64_t key) {
   regions_.erase(key);
 }
 
-Status Wire::add_port(Port& port) {
+Status Hub::add_port(Port& port) {
   const net::UnseenGuard guard(lock_);
   port.bell.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!port.bell) return {Errc::kSystem, errno};
@@ -107,7 +107,7 @@ Status Wire::add_port(Port& port) {
   return {};
 }
 
-void Wire::remove_port(Port& port) {
+void Hub::remove_port(Port& port) {
   const net::UnseenGuard guard(lock_);
   for (const auto& [number, end] : ends_)
     if (end->port == &port) report_locked(Offence::endpoint_busy, "it has links");
@@ -118,13 +118,13 @@ void Wire::remove_port(Port& port) {
   std::erase(ports_, &port);
 }
 
-void Wire::add_end(End& end) {
+void Hub::add_end(End& end) {
   const net::UnseenGuard guard(lock_);
   end.offer = {End::kMagic, this, ++last_number_};
   ends_.emplace(end.offer.number, &end);
 }
 
-void Wire::remove_end(End& end) {
+void Hub::remove_end(End& end) {
   const net::UnseenGuard guard(lock_);
   if (end.under_way_count > 0)
     report_locked(Offence::link_busy, std::to_string(end.under_way_count) + " operations");
@@ -138,33 +138,33 @@ void Wire::remove_end(End& end) {
   ends_.erase(end.offer.number);
 }
 
-Status Wire::connect(End& end, std::span<const std::byte> offer) {
+Status Hub::connect(End& end, std::span<const std::byte> offer) {
   End::Offer peer{};
   if (offer.size() != sizeof peer) return Errc::kProtocol;
   std::memcpy(&peer, offer.data(), sizeof peer);
   if (peer.magic != End::kMagic) return Errc::kProtocol;
   const net::UnseenGuard guard(lock_);
   const auto found = ends_.find(peer.number);
-  if (peer.wire != this || found == ends_.end() || !found->second->port->dead.ok())
+  if (peer.hub != this || found == ends_.end() || !found->second->port->dead.ok())
     return Errc::kUnreachable;
   end.peer = peer.number;
   return {};
 }
 
-void Wire::kill_endpoint(std::uint32_t number) {
+void Hub::kill_endpoint(std::uint32_t number) {
   const net::UnseenGuard guard(lock_);
   const auto dies = std::find_if(ports_.begin(), ports_.end(),
                                  [&](const Port* port) { return port->number == number; });
   if (dies != ports_.end()) kill_locked(**dies);
 }
 
-void Wire::kill_process(std::uint32_t process) {
+void Hub::kill_process(std::uint32_t process) {
   const net::UnseenGuard guard(lock_);
   for (Port* const port : ports_)
     if (port->process == process) kill_locked(*port);
 }
 
-void Wire::kill_locked(Port& port) {
+void Hub::kill_locked(Port& port) {
   port.dead = Errc::kPeerDown;
   for (const auto& [own, end] : ends_) {
     const auto peer = ends_.find(end->peer);
@@ -176,8 +176,8 @@ void Wire::kill_locked(Port& port) {
 
 // --- posts --------------------------------------------------------------------------------------
 
-bool Wire::check_local_locked(const End& end, const net::Transfer& transfer,
-                              std::uint64_t local_key) {
+bool Hub::check_local_locked(const End& end, const net::Transfer& transfer,
+                             std::uint64_t local_key) {
   const auto found = regions_.find(local_key);
   if (found == regions_.end() || found->second.process != end.port->process) {
     report_locked(Offence::foreign_memory, "of the poster");
@@ -192,8 +192,8 @@ bool Wire::check_local_locked(const End& end, const net::Transfer& transfer,
   return false;
 }
 
-bool Wire::check_locked(const End& end, const Request& request, std::uint64_t local_key,
-                        const net::Operation& operation) {
+bool Hub::check_locked(const End& end, const Request& request, std::uint64_t local_key,
+                       const net::Operation& operation) {
   const std::uint64_t bytes = request.transfer.bytes;
   const std::uint64_t most = request.is_small  ? options_.limits.small_bytes_max
                              : request.is_read ? options_.limits.read_bytes_max
@@ -216,8 +216,8 @@ bool Wire::check_locked(const End& end, const Request& request, std::uint64_t lo
   return false;
 }
 
-Result<net::Post> Wire::post(End& end, const Request& request, std::uint64_t local_key,
-                             net::Operation& operation) {
+Result<net::Post> Hub::post(End& end, const Request& request, std::uint64_t local_key,
+                            net::Operation& operation) {
   const net::UnseenGuard guard(lock_);
   if (!check_locked(end, request, local_key, operation)) return Errc::kInvalidArgument;
   // Both are legal: the poster may learn of the link's end now or later.
@@ -249,7 +249,7 @@ Result<net::Post> Wire::post(End& end, const Request& request, std::uint64_t loc
 }
 
 /// With one reference, the caller's.
-Flight& Wire::launch_locked(End& end, const Request& request, std::uint64_t local_key) {
+Flight& Hub::launch_locked(End& end, const Request& request, std::uint64_t local_key) {
   auto flight = std::make_unique<Flight>();
   flight->request = request;
   flight->small.assign(request.small.begin(), request.small.end());
@@ -267,7 +267,7 @@ Flight& Wire::launch_locked(End& end, const Request& request, std::uint64_t loca
   return launched;
 }
 
-bool Wire::happens_at_once_locked(Flight& flight) {
+bool Hub::happens_at_once_locked(Flight& flight) {
   if (!flight.request.is_small || options_.limits.is_progress_manual || !flight.end->broken.ok() ||
       !chance_locked(options_.done_percent))
     return false;
@@ -279,7 +279,7 @@ bool Wire::happens_at_once_locked(Flight& flight) {
   return flight.has_landed;
 }
 
-void Wire::cut_locked(Flight& flight) {
+void Hub::cut_locked(Flight& flight) {
   const net::Transfer& transfer = flight.request.transfer;
   std::vector<std::uint64_t> cuts{0, transfer.bytes};
   const bool is_in_order = flight.operation->is_looked_for &&
@@ -309,13 +309,13 @@ void Wire::cut_locked(Flight& flight) {
 
 // --- endpoints ----------------------------------------------------------------------------------
 
-void Wire::turn_for_poll(Port& port) {
+void Hub::turn_for_poll(Port& port) {
   const net::UnseenGuard guard(lock_);
   for (const Part& part : std::exchange(port.door, {})) happen_locked(part, &port);
   for (std::uint32_t i = 0; i < options_.turns_per_poll; ++i) step_locked(&port);
 }
 
-bool Wire::take(Port& port, Delivery& delivery) {
+bool Hub::take(Port& port, Delivery& delivery) {
   const net::UnseenGuard guard(lock_);
   while (!port.events.empty()) {
     const Event event = port.events.front();
@@ -346,7 +346,7 @@ bool Wire::take(Port& port, Delivery& delivery) {
   return false;
 }
 
-Status Wire::verdict(Port& port) {
+Status Hub::verdict(Port& port) {
   const net::UnseenGuard guard(lock_);
   if (port.dead.ok() || !port.events.empty()) return {};
   for (const auto& [number, end] : ends_)
@@ -354,7 +354,7 @@ Status Wire::verdict(Port& port) {
   return port.dead;
 }
 
-Status Wire::reserve(Port& port, std::uint32_t count) {
+Status Hub::reserve(Port& port, std::uint32_t count) {
   const net::UnseenGuard guard(lock_);
   const std::uint32_t most = options_.limits.immediates_max;
   if (most != 0 && count > most - port.reserved_count) return Errc::kNoMemory;
@@ -362,7 +362,7 @@ Status Wire::reserve(Port& port, std::uint32_t count) {
   return {};
 }
 
-void Wire::release(Port& port, std::uint32_t count) {
+void Hub::release(Port& port, std::uint32_t count) {
   const net::UnseenGuard guard(lock_);
   if (count > port.reserved_count)
     report_locked(Offence::released_too_many,
@@ -371,14 +371,14 @@ void Wire::release(Port& port, std::uint32_t count) {
 }
 
 /// May a poll of this port get something on?
-bool Wire::is_concerned_locked(const Port& port) const {
+bool Hub::is_concerned_locked(const Port& port) const {
   return std::any_of(parts_.begin(), parts_.end(), [&](const Part& part) {
     const Flight& flight = *part.flight;
     return flight.target == &port || (flight.end != nullptr && flight.end->port == &port);
   });
 }
 
-bool Wire::arm(Port& port, net::Wake wake) {
+bool Hub::arm(Port& port, net::Wake wake) {
   const net::UnseenGuard guard(lock_);
   std::uint64_t rung = 0;
   (void)!::read(port.bell.get(), &rung, sizeof rung);
@@ -388,7 +388,7 @@ bool Wire::arm(Port& port, net::Wake wake) {
   return port.is_armed;
 }
 
-void Wire::ring_locked(Port* port) {
+void Hub::ring_locked(Port* port) {
   if (port == nullptr || !port->is_armed) return;
   port->is_armed = false;
   const std::uint64_t once = 1;
@@ -397,31 +397,31 @@ void Wire::ring_locked(Port* port) {
 
 // --- turns --------------------------------------------------------------------------------------
 
-std::uint64_t Wire::turn(std::uint64_t most) {
+std::uint64_t Hub::turn(std::uint64_t most) {
   const net::UnseenGuard guard(lock_);
   std::uint64_t happened = 0;
   for (std::uint64_t i = 0; i < most; ++i) happened += step_locked(nullptr) ? 1 : 0;
   return happened;
 }
 
-std::uint64_t Wire::settle() {
+std::uint64_t Hub::settle() {
   const net::UnseenGuard guard(lock_);
   std::uint64_t happened = 0;
   while (skip_wait_locked()) happened += step_locked(nullptr) ? 1 : 0;
   return happened;
 }
 
-std::size_t Wire::under_way_count() {
+std::size_t Hub::under_way_count() {
   const net::UnseenGuard guard(lock_);
   return flights_.size();
 }
 
-std::size_t Wire::registrations_count() {
+std::size_t Hub::registrations_count() {
   const net::UnseenGuard guard(lock_);
   return regions_.size();
 }
 
-bool Wire::skip_wait_locked() {
+bool Hub::skip_wait_locked() {
   auto first = UINT64_MAX;
   for (const Part& part : parts_)
     if (part.flight->is_its_turn()) first = std::min(first, part.not_before);
@@ -430,7 +430,7 @@ bool Wire::skip_wait_locked() {
   return true;
 }
 
-bool Wire::step_locked(Port* polling) {
+bool Hub::step_locked(Port* polling) {
   ++now_;
   const auto can = [&](const Part& part) { return part.can_happen(now_); };
   const auto count = std::count_if(parts_.begin(), parts_.end(), can);
@@ -445,12 +445,12 @@ bool Wire::step_locked(Port* polling) {
   return true;
 }
 
-Port* Wire::owner_locked(const Part& part) const {
+Port* Hub::owner_locked(const Part& part) const {
   if (part.kind != Part::Kind::completion) return part.flight->target;
   return part.flight->end == nullptr ? nullptr : part.flight->end->port;
 }
 
-void Wire::happen_locked(const Part& part, Port* polling) {
+void Hub::happen_locked(const Part& part, Port* polling) {
   Port* const owner = owner_locked(part);
   if (options_.limits.is_progress_manual && owner != nullptr && owner != polling) {
     owner->door.push_back(part);
@@ -470,7 +470,7 @@ void Wire::happen_locked(const Part& part, Port* polling) {
   drop_locked(*part.flight);
 }
 
-void Wire::add_part_locked(Part part) {
+void Hub::add_part_locked(Part part) {
   if (chance_locked(options_.delayed_percent))
     part.not_before = now_ + 1 + choose_locked(options_.delay_turns_max);
   ++part.flight->references;
@@ -480,20 +480,20 @@ void Wire::add_part_locked(Part part) {
   if (part.flight->end != nullptr) ring_locked(part.flight->end->port);
 }
 
-void Wire::add_piece_locked(Flight& flight, std::uint64_t offset, std::uint64_t bytes) {
+void Hub::add_piece_locked(Flight& flight, std::uint64_t offset, std::uint64_t bytes) {
   add_part_locked({.kind = Part::Kind::piece, .flight = &flight, .offset = offset, .bytes = bytes});
 }
 
-void Wire::drop_locked(Flight& flight) {
+void Hub::drop_locked(Flight& flight) {
   if (--flight.references == 0) flights_.erase(flight.serial);
 }
 
-std::byte* Wire::local_locked(Flight& flight, std::uint64_t offset) {
+std::byte* Hub::local_locked(Flight& flight, std::uint64_t offset) {
   if (flight.request.is_small) return flight.small.data() + offset;
   return regions_.contains(flight.local_key) ? flight.request.transfer.local + offset : nullptr;
 }
 
-std::byte* Wire::remote_locked(const Flight& flight, std::uint64_t offset, std::uint64_t bytes) {
+std::byte* Hub::remote_locked(const Flight& flight, std::uint64_t offset, std::uint64_t bytes) {
   const net::RemoteMemory& remote = flight.request.transfer.remote;
   const auto found = regions_.find(remote.key);
   const std::uint64_t first = remote.address + offset;
@@ -513,7 +513,7 @@ std::byte* Wire::remote_locked(const Flight& flight, std::uint64_t offset, std::
   return nullptr;
 }
 
-void Wire::move_locked(const Part& part) {
+void Hub::move_locked(const Part& part) {
   Flight& flight = *part.flight;
   if (flight.target == nullptr || !ends_.contains(flight.peer))
     return fail_locked(flight, Errc::kPeerDown);
@@ -535,13 +535,13 @@ void Wire::move_locked(const Part& part) {
   add_piece_locked(flight, kStreamedLast - flight.pieces_left, 1);
 }
 
-void Wire::land_locked(Flight& flight) {
+void Hub::land_locked(Flight& flight) {
   flight.has_landed = true;
   if (flight.request.immediate) add_part_locked({.kind = Part::Kind::immediate, .flight = &flight});
   if (!flight.is_completing) complete_locked(flight);
 }
 
-void Wire::give_immediate_locked(Flight& flight) {
+void Hub::give_immediate_locked(Flight& flight) {
   Port* const target = flight.target;
   if (target == nullptr || !target->dead.ok()) return;
   const net::Limits& limits = options_.limits;
@@ -559,7 +559,7 @@ void Wire::give_immediate_locked(Flight& flight) {
     ring_locked(target);
 }
 
-void Wire::give_completion_locked(Flight& flight) {
+void Hub::give_completion_locked(Flight& flight) {
   if (flight.end == nullptr) return;
   ++flight.references;
   flight.end->port->events.push_back({&flight, false});
@@ -567,7 +567,7 @@ void Wire::give_completion_locked(Flight& flight) {
     ring_locked(flight.end->port);
 }
 
-void Wire::complete_locked(Flight& flight) {
+void Hub::complete_locked(Flight& flight) {
   flight.is_completing = true;
   if (flight.end != nullptr) flight.end->streams.erase(flight.serial);
   if (flight.status.ok() && flight.end != nullptr) {
@@ -578,12 +578,12 @@ void Wire::complete_locked(Flight& flight) {
 }
 
 /// As a queue pair does: after a failure nothing gets through any more.
-void Wire::fail_locked(Flight& flight, Status status) {
+void Hub::fail_locked(Flight& flight, Status status) {
   flight.status = status;
   if (flight.end != nullptr) break_locked(*flight.end, status);
 }
 
-void Wire::break_locked(End& end, Status status) {
+void Hub::break_locked(End& end, Status status) {
   if (end.broken.ok()) end.broken = status;
   for (const auto& [serial, flight] : flights_) {
     if (flight->end != &end || flight->is_completing) continue;

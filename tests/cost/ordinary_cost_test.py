@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Instructions of ordinary messages' calls under option p2p, for the calling thread (callgrind). Prints each call's, and its bound.
+
+  ordinary_cost_test.py WRAPPER STUB     the MPI's compiler, and the object that is preloaded
+
+Exit status: 0, 1 if one takes more than its bound, 77 where valgrind or the MPI is missing.
+"""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import init_cost_test
+
+SOURCE = pathlib.Path(__file__).resolve().parents[1] / "mp/face/message_cost.c"
+MESSAGES = 64 * 4
+# 8 bytes to oneself. "in vain": nothing has come; the MPI's own progress now and then is part of it.
+INSTRUCTIONS_MAX = {"isend": 660, "irecv": 620, "wait_of_send": 180, "wait_of_receive": 265, "iprobe_in_vain": 460, "test_in_vain": 400}
+
+
+def main() -> int:
+    wrapper, stub = sys.argv[1:]
+    if not shutil.which(wrapper) or not shutil.which("valgrind"):
+        print("skipped: no valgrind or no MPI")
+        return 77
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="ordinary-cost-") as name:
+        folder = pathlib.Path(name)
+        program = folder / "message_cost"
+        subprocess.run([wrapper, "-std=gnu11", "-O1", "-g", SOURCE, "-o", program], check=True)
+        for what, most in INSTRUCTIONS_MAX.items():
+            count = init_cost_test.instructions(program, stub, folder, what, "LARKLANE_P2P=on") / MESSAGES
+            is_over = not 0 < count <= most
+            failed |= is_over
+            print(f"{what}: {count:.0f} instructions each, at most {most}{': TOO MANY' if is_over else ''}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
