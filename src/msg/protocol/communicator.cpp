@@ -35,14 +35,14 @@ void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
 std::uint32_t progress(const Pending& waits_for) noexcept {
   Engine& engine = waits_for.lane->engine();
-  if (waits_for.is_on_all_lanes) [[unlikely]]
+  if (waits_for.role == Operation::Role::receive_on_all_lanes) [[unlikely]]
     return engine.progress_everywhere(*waits_for.lane);
   return engine.progress_if_busy(*waits_for.lane);
 }
 
 std::uint32_t poll(const Pending& waits_for) noexcept {
   Engine& engine = waits_for.lane->engine();
-  if (waits_for.is_on_all_lanes) [[unlikely]]
+  if (waits_for.role == Operation::Role::receive_on_all_lanes) [[unlikely]]
     return engine.poll_everywhere(*waits_for.lane);
   return engine.poll_if_busy(*waits_for.lane);
 }
@@ -185,18 +185,12 @@ void meet(Operation& receive, Operation& message) noexcept {
   if (!Connection::hand_over(receive, message)) receive.lane->finish(receive);
 }
 
-Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to) noexcept {
-  MatchingEngine* const matching = by_tag_ == nullptr ? this->matching() : nullptr;
-  Way* const way = find_way(way_of(tag));
-  if (way == nullptr || (matching == nullptr && by_tag_ == nullptr)) [[unlikely]]
-    return Errc::kNoMemory;
-  const bool names_rank = from != kAnySource;
-  const int member = names_rank ? members_[static_cast<std::size_t>(from)] : -1;
-  // The connection reports the rank's death.
-  if (names_rank && engine_.connection(way->lane, member) == nullptr) return Errc::kNoMemory;
-  Operation* const operation = way->lane.take_pending(engine_.communicators().pendings());
-  if (operation == nullptr) return Errc::kNoMemory;
-  const MatchKey key = key_of(from, tag);
+/// Null: memory ran out.
+[[gnu::always_inline]] inline Operation* Communicator::begin_receive(MessageLane& lane,
+                                                                     const MatchKey& key,
+                                                                     UserBytes to) noexcept {
+  Operation* const operation = lane.take_pending(engine_.communicators().pendings());
+  if (operation == nullptr) return nullptr;
   operation->completion = {};
   operation->local = to.start;
   operation->local_bytes = to.bytes;
@@ -204,31 +198,58 @@ Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to)
   operation->receive.rank = key.rank;
   operation->receive.tag = key.tag;
   operation->receive.policy = key.policy;
-  operation->is_on_all_lanes = by_tag_ != nullptr && tag == kAnyTag;
   operation->is_posted.store(true, std::memory_order_relaxed);  // the engine's lock publishes it
-  MatchMessage* matched = nullptr;
-  if (by_tag_ == nullptr) [[likely]] {
-    matched = matching->insert_receive(operation->receive);
-    Connection::drop_withdrawn(*matching);
-  } else {
-    auto posted = by_tag_->post(operation->receive);
-    if (!posted) {
-      operation->lane->ledger().take_back(*operation->object);
-      operation->lane->give_back(*operation);
-      return posted.error();
-    }
-    matched = *posted;
-  }
+  return operation;
+}
+
+Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to) noexcept {
+  if (by_tag_ != nullptr) [[unlikely]]
+    return receive_by_tag(from, tag, to);
+  MatchingEngine* const matching = this->matching();
+  Way* const way = find_way(way_of(tag));
+  if (way == nullptr || matching == nullptr) [[unlikely]]
+    return Errc::kNoMemory;
+  const bool names_rank = from != kAnySource;
+  const int member = names_rank ? members_[static_cast<std::size_t>(from)] : -1;
+  // The connection reports the rank's death.
+  if (names_rank && engine_.connection(way->lane, member) == nullptr) return Errc::kNoMemory;
+  Operation* const operation = begin_receive(way->lane, key_of(from, tag), to);
+  if (operation == nullptr) return Errc::kNoMemory;
+  MatchMessage* const matched = matching->insert_receive(operation->receive);
+  Connection::drop_withdrawn(*matching);
   if (matched != nullptr) {
     operation->is_posted.store(false, std::memory_order_relaxed);
     meet(*operation, Connection::whole_of(*matched));
     return operation;
   }
   // Either the search for receives of a dead rank finds it, or this thread sees that it is dead.
-  if (names_rank && engine_.is_lost(member) &&
-      (by_tag_ == nullptr ? matching->cancel(operation->receive)
-                          : by_tag_->cancel(operation->receive)))
+  if (names_rank && engine_.is_lost(member) && matching->cancel(operation->receive))
     operation->lane->finish(*operation, engine_.why_lost(member));
+  return operation;
+}
+
+[[gnu::noinline]] Result<Pending*> Communicator::receive_by_tag(int from, std::int64_t tag,
+                                                                UserBytes to) noexcept {
+  Way* const way = find_way(way_of(tag));
+  if (way == nullptr) return Errc::kNoMemory;
+  const bool names_rank = from != kAnySource;
+  const int member = names_rank ? members_[static_cast<std::size_t>(from)] : -1;
+  if (names_rank && engine_.connection(way->lane, member) == nullptr) return Errc::kNoMemory;
+  Operation* const operation = begin_receive(way->lane, key_of(from, tag), to);
+  if (operation == nullptr) return Errc::kNoMemory;
+  if (tag == kAnyTag) operation->role = Operation::Role::receive_on_all_lanes;
+  auto posted = by_tag_->post(operation->receive);
+  if (!posted) {
+    operation->lane->ledger().take_back(*operation->object);
+    operation->lane->give_back(*operation);
+    return posted.error();
+  }
+  if (*posted != nullptr) {
+    operation->is_posted.store(false, std::memory_order_relaxed);
+    meet(*operation, Connection::whole_of(**posted));
+  } else if (names_rank && engine_.is_lost(member) && by_tag_->cancel(operation->receive)) {
+    operation->lane->finish(*operation, engine_.why_lost(member));  // as above
+  }
   return operation;
 }
 
@@ -298,7 +319,7 @@ Taken* Communicator::take(int from, std::int64_t tag, Envelope* found) noexcept 
 bool Communicator::cancel(Pending& pending) noexcept {
   // relaxed: a receive that has left the engine is not found there; see close()
   if (is_done(pending)) return false;
-  if (pending.is_send) return Connection::cancel(pending);
+  if (pending.role == Operation::Role::send) return Connection::cancel(pending);
   if (!pending.is_posted.load(std::memory_order_relaxed)) return false;
   Communicator& communicator = *pending.communicator;
   if (!(communicator.by_tag_ == nullptr ? communicator.matching()->cancel(pending.receive)

@@ -180,6 +180,8 @@ class Communicator final {
   void go_by_tag();
   /// Null: it is not on lanes by tag.
   ByTag* by_tag() const noexcept { return by_tag_.get(); }
+  Operation* begin_receive(MessageLane& lane, const MatchKey& key, UserBytes to) noexcept;
+  Result<Pending*> receive_by_tag(int from, std::int64_t tag, UserBytes to) noexcept;
   Result<Pending*> send_by_tag(const Route& route, Connection& connection, std::uint32_t tag,
                                UserBytes from, Mode mode) noexcept;
 

@@ -99,7 +99,8 @@ Operation* MessageLane::take_pending(Object* object) noexcept {
   prepare(*operation, *this);
   operation->object = object;
   operation->communicator = nullptr;
-  operation->is_cancelled = operation->is_send = operation->is_on_all_lanes = false;
+  operation->is_cancelled = false;
+  operation->role = Operation::Role::receive;
   // relaxed, both: the owner publishes the operation
   operation->is_over.store(false, std::memory_order_relaxed);
   operation->is_posted.store(false, std::memory_order_relaxed);

@@ -81,8 +81,12 @@ struct Operation : Node {
 
   // Of an ordinary message's pending operation.
   bool is_cancelled = false;
-  bool is_send = false;
-  bool is_on_all_lanes = false;        ///< its message may come on any lane
+  enum class Role : std::uint8_t {
+    receive,
+    receive_on_all_lanes,  ///< its message may come on any lane
+    send,
+  };
+  Role role = Role::receive;
   std::atomic<bool> is_over{false};    ///< release: of the outcome; pairs with is_done()
   std::atomic<bool> is_posted{false};  ///< it waits in the engine of `communicator`
   Communicator* communicator = nullptr;

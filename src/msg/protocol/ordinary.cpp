@@ -63,7 +63,7 @@ Operation* Connection::begin_pending(UserBytes from, std::uint32_t tag) noexcept
   Operation* const operation = lane_.take_pending(lane_.engine().communicators().pendings());
   if (operation == nullptr) return nullptr;
   set_up(*operation, from, tag, nullptr);
-  operation->is_send = true;
+  operation->role = Operation::Role::send;
   return operation;
 }
 
