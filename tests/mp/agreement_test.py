@@ -134,6 +134,26 @@ def faults(bench):
     expect(said == ["1"], f"ranks {said} say why", outcome.output)
 
 
+def tags(bench):
+    """Lanes by tag: if all ranks have MPI_THREAD_MULTIPLE, two lanes and the option; else a lane for each communicator, on all ranks."""
+    def texts(outcome):
+        expect_owned(outcome, range(RANKS))
+        return {text.endswith(", each tag on its lane") for _, text in decisions(outcome).values()}
+
+    def with_one(rank, what):
+        return bench.run("multiple", before=["sh", "-c", ONE, "sh", str(rank), what], LARKLANE_VCI_COUNT_MAX="2")
+
+    outcome = bench.run("multiple", LARKLANE_VCI_COUNT_MAX="2")
+    expect(texts(outcome) == {True}, "not on", outcome.output)
+    for variables in ({"LARKLANE_VCI_COUNT_MAX": "1"}, {"LARKLANE_VCI_COUNT_MAX": "2", "WORLD_LEVEL": "single"}):
+        outcome = bench.run("multiple", **variables)
+        expect(texts(outcome) == {False}, f"{variables}: on", outcome.output)
+    for odd in (0, 1, 4):
+        for what in ("LARKLANE_P2P_LANES_BY_TAG=off", "WORLD_LEVEL=single"):
+            outcome = with_one(odd, what)
+            expect(texts(outcome) == {False}, f"rank {odd}, {what}: on", outcome.output)
+
+
 def communicators(bench):
     """Hints reach the engine; both sides of an intercommunicator find one id; MPI_Comm_disconnect waits for sends. Without the hook: the bell serves."""
     bench.world = bench.compile("communicators", HERE / "agreement/communicators.c", compiler=bench.mpi.wrapper)
@@ -151,7 +171,7 @@ def communicators(bench):
 
 
 def cases():
-    return [(case, mpi) for mpi in MPIS for case in (owned, native, faults, communicators)]
+    return [(case, mpi) for mpi in MPIS for case in (owned, native, faults, communicators, tags)]
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ enum class Fault : std::uint8_t {
 class SimulatedWorld {
  public:
   SimulatedWorld(int size, Fault fault, std::uint32_t seed)
-      : size_(size), fault_(fault), random_(seed), victim_(draw(size)) {
+      : size_(size), fault_(fault), seed_(seed), random_(seed), victim_(draw(size)) {
     for (int rank = 0; rank < size; ++rank) {
       ranks_.push_back(std::make_unique<Rank>(*this, rank));
       if (is_present(rank)) {
@@ -73,6 +73,17 @@ class SimulatedWorld {
       return rank->agreement == nullptr || rank->is_dead ||
              rank->agreement->outcome(round) == outcome;
     });
+  }
+  /// Each rank leaves out one bit now and then.
+  std::uint8_t offers_of(int rank) const {
+    constexpr unsigned kAll = 0xff, kSpread = 37;
+    const unsigned one = (seed_ * kSpread + static_cast<unsigned>(rank) * 101) % 16;
+    return static_cast<std::uint8_t>(one < 8 ? kAll & ~(1u << one) : kAll);
+  }
+  std::uint8_t offers_of_all() const {
+    unsigned all = 0xff;
+    for (int rank = 0; rank < size_; ++rank) all &= offers_of(rank);
+    return static_cast<std::uint8_t>(all);
   }
   Reason reason_of(int rank) const { return ranks_[index(rank)]->agreement->reason(); }
   int victim() const { return victim_; }
@@ -174,7 +185,7 @@ class SimulatedWorld {
         if (fault_ == Fault::objects && rank.rank == victim_)
           rank.agreement->object({Objection::several_hosts, rank.rank});
         else
-          rank.agreement->agree(1);
+          rank.agreement->agree(1, offers_of(rank.rank));
         return;
       case Rank::Call::voted:
         rank.call = Rank::Call::inside_dup;
@@ -228,6 +239,9 @@ class SimulatedWorld {
         if (one != Outcome::yes && one != Outcome::no) continue;
         EXPECT_EQ(all.value_or(one), one) << "round " << round << ", rank " << rank->rank;
         all = one;
+        if (round == 1 && one == Outcome::yes) {
+          EXPECT_EQ(rank->agreement->offers(), offers_of_all()) << "rank " << rank->rank;
+        }
       }
       EXPECT_TRUE(fault_ != Fault::none || all != Outcome::no);
     }
@@ -241,6 +255,7 @@ class SimulatedWorld {
 
   const int size_;
   const Fault fault_;
+  const std::uint32_t seed_;
   std::minstd_rand random_;
   const int victim_;
   int fault_after_ = 0;
@@ -352,7 +367,8 @@ TEST(Agreement, ParentReportsAnEndThatOthersRelyOn) {
                                         .objector = -1,
                                         .round = static_cast<std::uint8_t>(1 + vote / 2),
                                         .is_yes = 1,
-                                        .objection = 0});
+                                        .objection = 0,
+                                        .offers = 0});
     }
     EXPECT_EQ(root.on_ended(1), votes >= 1 && votes <= 3) << votes;
   }

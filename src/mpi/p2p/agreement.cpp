@@ -58,11 +58,12 @@ Agreement::Agreement(int rank, int size, const Terms& terms, Lines& lines)
   if (rank == 0) waiting_.resize(static_cast<std::size_t>(size));
 }
 
-void Agreement::agree(int round) {
+void Agreement::agree(int round, std::uint8_t offers) {
   const std::scoped_lock lock(mutex_);
   if (!is_open_locked() || round != round_) return;
   has_agreed_ = true;
   if (round == 1) {
+    offers_ = offers;
     for (const Child& child : children_) {
       if (child.is_met) continue;
       if (const Objection absence = lines_.absence(child.rank); absence != Objection::none)
@@ -129,6 +130,7 @@ void Agreement::on_vote_locked(const Ballot& vote) {
   if (const Objection other = compare(vote.terms); other != Objection::none)
     return refuse_locked({other, child->rank});
   if (vote.round != round_) return;
+  if (round_ == 1) child->offers = vote.offers;
   child->has_voted = child->has_agreed = true;
   step_locked();
 }
@@ -151,6 +153,7 @@ void Agreement::on_question_locked(const Ballot& question) {
 void Agreement::on_decision_locked(const Ballot& ballot) {
   if (!is_open_locked() || ballot.round != round_) return;
   if (ballot.is_yes != 0 && !has_said_yes_) return;  // the peer is not of this protocol
+  if (round_ == 1) offers_ = ballot.offers;
   decide_locked(ballot.is_yes != 0, {static_cast<Objection>(ballot.objection), ballot.objector});
 }
 
@@ -200,6 +203,8 @@ void Agreement::step_locked() {
 }
 
 void Agreement::vote_locked() {
+  if (round_ == 1)
+    for (const Child& child : children_) offers_ &= child.offers;
   if (rank_ == 0) return decide_locked(true, {});
   const int parent = parent_of(rank_);
   for (const int needed : {0, parent}) {
@@ -233,7 +238,8 @@ void Agreement::send_locked(int to, BallotKind kind, int round, bool is_yes, Rea
                .objector = reason.rank,
                .round = static_cast<std::uint8_t>(round),
                .is_yes = is_yes,
-               .objection = static_cast<std::uint8_t>(reason.objection)});
+               .objection = static_cast<std::uint8_t>(reason.objection),
+               .offers = offers_});
 }
 
 Agreement::Outcome Agreement::outcome(int round) const {
@@ -259,6 +265,11 @@ Agreement::Outcome Agreement::await(int round, std::uint64_t wait_ns) {
 Reason Agreement::reason() const {
   const std::scoped_lock lock(mutex_);
   return reason_;
+}
+
+std::uint8_t Agreement::offers() const {
+  const std::scoped_lock lock(mutex_);
+  return offers_;
 }
 
 }  // namespace larklane::mpi::p2p

@@ -60,7 +60,8 @@ struct Ballot {
   std::uint8_t round;  ///< 1 or 2
   std::uint8_t is_yes;
   std::uint8_t objection;
-  std::uint8_t zero[5] = {};
+  std::uint8_t offers;  ///< in a vote: of all ranks of the subtree; in an answer or reply: of all
+  std::uint8_t zero[4] = {};
 };
 static_assert(sizeof(Ballot) == 32);
 
@@ -87,11 +88,14 @@ class Lines {
 // 4. If the connection to the parent ends after the yes, the rank asks the root, once a round. If
 //    the root is gone, the rank aborts.
 // 5. The root replies to a question when it has decided, not before.
-// 6. A decision goes to each child that has voted. A child that votes later finds the answer no.
+// 6. The offers of a yes are those that all ranks have made in round 1, equal on all ranks.
+// 7. A decision goes to each child that has voted. A child that votes later finds the answer no.
 class Agreement {
  public:
   static constexpr int kRounds = 2;
   static constexpr int kChildren = 2;
+  /// Offers: a bit for each thing that the ranks do only if all can.
+  static constexpr std::uint8_t kLanesByTag = 1;
   static int parent_of(int rank) noexcept { return (rank - 1) / kChildren; }
 
   enum class Outcome : std::uint8_t {
@@ -104,7 +108,8 @@ class Agreement {
   Agreement(int rank, int size, const Terms& terms, Lines& lines);
 
   /// This process's own yes in `round`; the second after the yes of the first.
-  void agree(int round);
+  /// @param offers  of round 1
+  void agree(int round, std::uint8_t offers = 0);
   /// Its own no, in the round that is open.
   void object(Reason reason);
   /// The deadline has passed: counts before this rank's yes of round 1 only.
@@ -119,6 +124,8 @@ class Agreement {
   Outcome await(int round, std::uint64_t wait_ns);
   /// Of a no.
   Reason reason() const;
+  /// The offers of all ranks, after the yes of round 1.
+  std::uint8_t offers() const;
 
  private:
   struct Child {
@@ -127,6 +134,7 @@ class Agreement {
     bool is_met = false;      ///< it has sent a ballot
     bool has_agreed = false;  ///< yes, in round 1
     bool has_ended = false;
+    std::uint8_t offers = 0;  ///< of its subtree
   };
 
   bool is_open_locked() const noexcept { return round_ <= kRounds && !is_no_ && !is_aborted_; }
@@ -156,6 +164,7 @@ class Agreement {
   bool has_said_yes_ = false;
   bool is_no_ = false, is_aborted_ = false;
   Reason reason_;
+  std::uint8_t offers_ = 0;  // own; then the subtree's; after the yes of round 1 those of all ranks
   bool has_parent_ended_ = false, has_root_ended_ = false, has_asked_ = false;
   bool is_parent_met_ = false;
   // The root's.

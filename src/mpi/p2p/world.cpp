@@ -49,6 +49,7 @@ constexpr int kLeastTagMax = 32767;  // MPI 5.0, 9.1.2
 constexpr const char* kOwnedText = "point-to-point messages are carried by Larklane";
 constexpr const char* kWithHook = ", with the MPI's progress hook";
 constexpr const char* kWithoutHook = ", without a progress hook in the MPI";
+constexpr const char* kByTag = ", each tag on its lane";
 
 /// Less for each level of the tree, so the parent of a missing rank objects first, and names it.
 std::uint64_t patience(int rank, std::uint64_t wait_ns) {
@@ -107,6 +108,7 @@ class World final : public control::Handler {
   void pass_locked(control::Peer& from, const control::Record& record);
   void note_end_locked(int rank);
   bool decide(Process& process);
+  bool wants_lanes_by_tag(const Config& config) const;
   bool make_communicator();
   void stay_native(const std::string& why, bool says_so);
   void set_text(std::string text);
@@ -119,6 +121,7 @@ class World final : public control::Handler {
   std::unique_ptr<Messages> messages_;
   std::string text_;
   MPI_Comm private_comm_{};
+  bool has_lanes_by_tag_ = false;  // as all ranks have agreed
   int rank_ = 0, size_ = 1;
 };
 
@@ -193,7 +196,8 @@ void World::open(Process& process) {
   take_message_calls();
   detail::is_owned.store(true, std::memory_order_relaxed);
   const bool has_hook = process.config().p2p_hook && start_hook(messages_->engine());
-  const std::string text = kOwnedText + std::string(has_hook ? kWithHook : kWithoutHook);
+  const std::string text = kOwnedText + std::string(has_hook ? kWithHook : kWithoutHook) +
+                           (has_lanes_by_tag_ ? kByTag : "");
   set_text(text);
   log_info("%s", text.c_str());
 }
@@ -209,9 +213,11 @@ bool World::decide(Process& process) {
   else if (has_device_driver())
     agreement_->object({Objection::devices, rank_});
   else
-    agreement_->agree(1);
+    agreement_->agree(1, wants_lanes_by_tag(process.config()) ? Agreement::kLanesByTag : 0);
   Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
   if (outcome == Outcome::yes) {
+    has_lanes_by_tag_ = (agreement_->offers() & Agreement::kLanesByTag) != 0;
+    if (has_lanes_by_tag_) messages_->engine().use_lanes_by_tag();
     if (make_communicator()) {
       // Before this rank's yes: messages may come as soon as another rank knows the answer.
       const msg::Creation creation(messages_->engine());
@@ -234,6 +240,13 @@ bool World::decide(Process& process) {
   const Reason reason = agreement_->reason();
   stay_native(text_of(reason, wait_ns), lines_->speaks(reason));
   return false;
+}
+
+/// Only threads gain by them; and the stamp that they add costs a thread 25 ns.
+bool World::wants_lanes_by_tag(const Config& config) const {
+  int level = MPI_THREAD_SINGLE;
+  return config.p2p_lanes_by_tag && next_pmpi().Query_thread(&level) == MPI_SUCCESS &&
+         level == MPI_THREAD_MULTIPLE && messages_->engine().can_use_lanes_by_tag();
 }
 
 /// On each live rank: the MPI waits until all have called. False: the MPI refuses it.
@@ -268,7 +281,9 @@ void World::open_record(Communicator& made, const Communicator::Members& members
                         const msg::Hints& hints) {
   std::vector<int> ranks;
   for (const Member& member : members.peers) ranks.push_back(member.rank);
-  auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, hints);
+  msg::Hints all = hints;
+  if (has_lanes_by_tag_) all.lanes_by_tag = msg::Hints::LanesByTag::by_visibility;
+  auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, all);
   if (opened) {
     // relaxed: see `ordinary`
     made.ordinary.store(*opened, std::memory_order_relaxed);
@@ -278,6 +293,20 @@ void World::open_record(Communicator& made, const Communicator::Members& members
   next_pmpi().Abort(handles().comm_world, 1);
 }
 
+/// The lanes, the records that each has read, and the turns that found another thread on it.
+std::string lanes_text(const msg::Engine& engine) {
+  std::string records;
+  std::uint64_t busy = 0;
+  for (std::uint32_t index = 0; index < engine.lane_count_max(); ++index) {
+    msg::MessageLane* const lane = engine.find_lane(index);
+    if (lane == nullptr) continue;
+    records += (records.empty() ? "" : " + ") + std::to_string(lane->packets().counts().delivered);
+    busy += lane->vci().counts().contended;
+  }
+  return std::to_string(engine.lane_count()) + " lanes (" + records + " records, " +
+         std::to_string(busy) + " turns found one busy)";
+}
+
 std::string World::counts_text() {
   const TallyTotal total = tally_total();
   if (total.sent + total.received == 0) return "there was none, so nothing to speed up";
@@ -285,7 +314,7 @@ std::string World::counts_text() {
   const auto n = [](std::uint64_t value) { return std::to_string(value); };
   return "sent " + n(total.sent) + " of " + bytes_text(total.sent_bytes) + ", received " +
          n(total.received) + " of " + bytes_text(total.received_bytes) + " on " +
-         n(messages_->engine().lane_count()) + " lanes; " + n(matching.unexpected) +
+         lanes_text(messages_->engine()) + "; " + n(matching.unexpected) +
          " came before their receive, longest chain of a match " + n(matching.longest_chain);
 }
 
