@@ -8,11 +8,13 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "msg/protocol/by_tag.hpp"
 #include "msg/protocol/communicator.hpp"
 #include "unit/communicator_job.hpp"
 
@@ -413,6 +415,18 @@ TEST_F(CommunicatorByTagTest, TagsAreSpreadOverLanes) {
     expect_value(*all[1], tag % 2 == 0 ? kAnySource : 0, static_cast<std::int64_t>(tag), value);
   }
   for (std::uint32_t lane = 0; lane < 4; ++lane) EXPECT_GT(delivered(1, lane), 5u);
+}
+
+// Programs number their threads' tags in steps.
+TEST(ByTagWays, TagsInStepsOfAPowerOfTwoTakeDifferentWays) {
+  for (const std::uint32_t ways : {1u, 2u, 4u, 8u, 16u, 64u})
+    for (std::uint32_t step = 1; step < 1u << 20; step *= 2) {
+      std::set<std::uint32_t> taken;
+      for (std::uint32_t nth = 0; nth < ways; ++nth)
+        taken.insert(ByTag::way_of(step * (3 * ways + nth), ways));
+      EXPECT_EQ(taken.size(), ways) << step;
+      EXPECT_LT(*taken.rbegin(), ways);
+    }
 }
 
 TEST_F(CommunicatorByTagTest, WithoutTheEnginesOptionThereIsOneLane) {

@@ -3,7 +3,6 @@
 
 #include "msg/protocol/by_tag.hpp"
 
-#include <bit>
 #include <cstring>
 #include <new>
 

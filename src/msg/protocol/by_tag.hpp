@@ -3,6 +3,7 @@
 // (docs/design/protocols/ordinary_messages.md, "Lanes by tag")
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,9 +43,13 @@ class ByTag {
     sources_.store(members, std::memory_order_release);  // pairs with sources()
   }
   static std::uint32_t ways_of(const Engine& engine) noexcept;
+  /// `ways` tags in a row, or in a row of multiples of a power of two, take different ways if the
+  /// first of them is a multiple of `ways` of the step. @param ways  a power of two
   static std::uint32_t way_of(std::uint32_t tag, std::uint32_t ways) noexcept {
-    // Neighbours, and multiples of a power of two or ten, take different ways.
-    return (tag ^ tag >> 4 ^ tag >> 8) & (ways - 1);
+    if (ways == 1) return 0;
+    // The sum, without carry, of the tag's digits to base `ways`.
+    for (int shift = std::countr_zero(ways); shift < 32; shift *= 2) tag ^= tag >> shift;
+    return tag & (ways - 1);
   }
   static std::uint32_t first_lane_of(const ContextId& id, const Engine& engine) noexcept {
     return static_cast<std::uint32_t>(id.low >> 32) % engine.lane_count_max();
