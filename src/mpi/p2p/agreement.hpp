@@ -28,6 +28,7 @@ enum class Objection : std::uint8_t {
   several_hosts = 9,
   no_communicator = 10,
   devices = 11,
+  not_in_auto = 12,
 };
 
 /// An objection, and the rank that it concerns. Thread safety: immutable.

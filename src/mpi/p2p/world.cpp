@@ -15,6 +15,7 @@
 #include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
+#include "mpi/p2p/auto_worlds.hpp"
 #include "mpi/p2p/buffered.hpp"
 #include "mpi/p2p/call.hpp"
 #include "mpi/p2p/matched_probe.hpp"
@@ -65,6 +66,19 @@ msg::Hints hints_of(MPI_Info info) {
   return {.no_any_source = promises("mpi_assert_no_any_source"),
           .no_any_tag = promises("mpi_assert_no_any_tag"),
           .allow_overtaking = promises("mpi_assert_allow_overtaking")};
+}
+
+std::string own_title() {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  next_pmpi().Get_library_version(version, &length);
+  return mpi_title(version);
+}
+
+bool is_in_auto() {
+  int level = 0;
+  next_pmpi().Query_thread(&level);
+  return auto_owns(own_title(), level == MPI_THREAD_MULTIPLE);
 }
 
 /// Of the options by which both sides of a link choose alike. Objection::options names them.
@@ -208,6 +222,8 @@ bool World::decide(Process& process) {
     agreement_->object({Objection::unusable, rank_});
   else if (has_device_driver())
     agreement_->object({Objection::devices, rank_});
+  else if (process.config().p2p == "auto" && !is_in_auto())
+    agreement_->object({Objection::not_in_auto, rank_});
   else
     agreement_->agree(1);
   Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
@@ -232,7 +248,8 @@ bool World::decide(Process& process) {
     std::abort();  // MPICH's may return
   }
   const Reason reason = agreement_->reason();
-  stay_native(text_of(reason, wait_ns), lines_->speaks(reason));
+  const bool was_asked_for = process.config().p2p == "on";
+  stay_native(text_of(reason, wait_ns), was_asked_for && lines_->speaks(reason));
   return false;
 }
 
@@ -379,6 +396,10 @@ void Creation::open(Communicator& made, Communicator* like, MPI_Info info) const
            members.inter ? "remote processes" : "processes",
            hints.no_any_source ? ", no any source" : "", hints.no_any_tag ? ", no any tag" : "",
            hints.allow_overtaking ? ", overtaking" : "");
+}
+
+bool may_be_owned(const Config& config) {
+  return config.p2p == "on" || (config.p2p == "auto" && auto_may_own(own_title()));
 }
 
 std::string ownership_text() { return World::get().ownership_text(); }

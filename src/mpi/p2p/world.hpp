@@ -23,6 +23,9 @@ extern std::atomic<bool> is_owned;
 /// its messages.
 inline bool is_owned() noexcept { return detail::is_owned.load(std::memory_order_relaxed); }
 
+/// Would this process let Larklane carry them? Before the MPI is open, too.
+bool may_be_owned(const Config& config);
+
 /// The engine of the world's messages. @pre is_owned()
 msg::Engine& engine() noexcept;
 
