@@ -17,7 +17,7 @@ namespace larklane::mpi::p2p {
 
 /// The engine's communicator of a call; null: the MPI serves it, as it does MPI_PROC_NULL.
 inline msg::Communicator* owner_of(MPI_Comm comm, int peer) noexcept {
-  return is_owned() && peer != MPI_PROC_NULL ? record(comm) : nullptr;
+  return peer != MPI_PROC_NULL ? find_ordinary(comm) : nullptr;
 }
 
 /// Makes the MPI's call. Older MPIs lack some.
@@ -99,7 +99,7 @@ int find_payload_slow(const Call& call, const void* buffer, MPI_Count count, MPI
 /// MPI_SUCCESS, or the error code, which is noted.
 inline int find_payload(const Call& call, const void* buffer, MPI_Count count,
                         MPI_Datatype datatype, Payload* found) {
-  const PlainType* const type = last_plain_type(datatype);
+  const PlainType* const type = find_plain_type(datatype);
   std::int64_t total = 0;
   const bool is_plain = type != nullptr && type->is_dense && count >= 0 && buffer != nullptr &&
                         !__builtin_mul_overflow(count, type->bytes, &total);

@@ -91,13 +91,7 @@ class Request {
 };
 
 namespace detail {
-/// Never destroyed: MPI calls may come from exit handlers.
-union CarrierTable {
-  constexpr CarrierTable() noexcept : table() {}
-  ~CarrierTable() {}
-  HandleTable table;
-};
-extern constinit CarrierTable carriers;
+extern constinit LastingHandleTable carriers;
 extern constinit std::atomic<std::size_t> carrier_count;
 }  // namespace detail
 
