@@ -55,9 +55,9 @@ class MessageRequest final : public Request, public FreedMessage {
   Transfer& transfer() noexcept { return transfer_; }
   /// The send of MPI_Isendrecv, beside the receive in transfer(); `copy` is kept until the end.
   Transfer& second(std::unique_ptr<std::byte[]> copy);
-  /// After the post: the program gets the handle. @param call, peer  for people
-  void activate(const Call& call, const Peer& peer, MPI_Request* handle) noexcept {
-    comm_.store(call.comm, std::memory_order_relaxed);
+  /// After the post: the program gets the handle. @param peer  for people
+  void activate(MPI_Comm comm, const Peer& peer, MPI_Request* handle) noexcept {
+    comm_.store(comm, std::memory_order_relaxed);
     peer_ = peer.rank;
     tag_ = peer.tag;
     is_active_ = true;
@@ -74,6 +74,15 @@ class MessageRequest final : public Request, public FreedMessage {
     return completion;
   }
   void fill(MPI_Status* status) const override { transfer_.fill(status); }
+  Completion try_end(Pass& pass, MPI_Request* handle, MPI_Status* status) override {
+    const Completion completion = poll(pass);
+    if (completion == Completion::complete) end(handle, status);
+    return completion;
+  }
+  void end(MPI_Request* handle, MPI_Status* status) override {
+    fill(status);
+    finish(handle);
+  }
   int failure_code() const override;
   void finish(MPI_Request* handle) override {
     *handle = handles().request_null;
@@ -202,7 +211,7 @@ int post(const Call& call, const Peer& peer, MPI_Request* handle, Begin&& begin)
   if (!transfer.is_receive() && transfer.is_done() && give_completed_send(handle))
     request->give_back();
   else
-    request->activate(call, peer, handle);
+    request->activate(call.comm, peer, handle);
   return MPI_SUCCESS;
 }
 

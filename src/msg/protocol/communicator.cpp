@@ -23,13 +23,6 @@ MatchKey key_of(int from, std::int64_t tag) noexcept {
 
 }  // namespace
 
-Outcome outcome(const Pending& pending) noexcept {
-  const Completion& completion = pending.completion;
-  return {completion.status,
-          {completion.rank, static_cast<std::uint32_t>(completion.tag), completion.bytes},
-          pending.is_cancelled};
-}
-
 void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
 std::uint32_t progress(const Pending& waits_for) noexcept {

@@ -52,7 +52,12 @@ struct Outcome {
   bool is_cancelled;
 };
 /// @pre is_done()
-Outcome outcome(const Pending& pending) noexcept;
+inline Outcome outcome(const Pending& pending) noexcept {
+  const Completion& completion = pending.completion;
+  return {completion.status,
+          {completion.rank, static_cast<std::uint32_t>(completion.tag), completion.bytes},
+          pending.is_cancelled};
+}
 /// Gives it back to its lane. @pre is_done(); no other thread uses it, cancel() included
 void release(Pending& pending) noexcept;
 /// By a thread that waits for it: a turn of its lane, then now and then of the others. If the last
