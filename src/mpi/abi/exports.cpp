@@ -25,17 +25,20 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
 }
 
 // For the recording wrappers (mpi/profile).
-#define LARKLANE_NONE(ret, Name, params, args)
+#define LARKLANE_CALL(ret, Name, params, args)
 #define LARKLANE_PARAMS(...) (const Next& next, __VA_ARGS__)
-#define LARKLANE_MESSAGE_CALL LARKLANE_NONE
-#define LARKLANE_HOT_MESSAGE_CALL(ret, Name, params, args)                               \
+#define LARKLANE_DIRECT(ret, Name, params, args)                                         \
   ret Name LARKLANE_PARAMS params {                                                      \
     return &next == &detail::next_mpi            ? direct::Name<detail::next_mpi>        \
                                             args : direct::Name<detail::next_pmpi> args; \
   }
+#define LARKLANE_HOT_REQUEST_CALL LARKLANE_DIRECT
+#define LARKLANE_HOT_MESSAGE_CALL LARKLANE_DIRECT
+#include "mpi/abi/calls.def"
 #include "mpi/p2p/p2p.def"
-#undef LARKLANE_NONE
+#undef LARKLANE_CALL
 #undef LARKLANE_PARAMS
+#undef LARKLANE_DIRECT
 
 }  // namespace face
 
@@ -62,6 +65,12 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
       return LARKLANE_NEXT.Name args;                         \
     return settle(face::Name LARKLANE_ARGS args);             \
   }
+#define LARKLANE_EXPORT_HOT_REQUEST_CALL(ret, Name, params, args) \
+  LARKLANE_EXPORT(ret, Name, params) {                            \
+    if (no_carriers()) [[likely]]                                 \
+      return LARKLANE_NEXT.Name args;                             \
+    return face::direct::Name<LARKLANE_NEXT_TABLE> args;          \
+  }
 
 #define LARKLANE_PREFIX "MPI_"
 #define LARKLANE_EXTENSION_PREFIX "MPIX_"
@@ -71,6 +80,7 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
 #define LARKLANE_CALL LARKLANE_EXPORT_CALL
 #define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
 #define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
+#define LARKLANE_HOT_REQUEST_CALL LARKLANE_EXPORT_HOT_REQUEST_CALL
 #define LARKLANE_HOT_MESSAGE_CALL LARKLANE_EXPORT_HOT_MESSAGE_CALL
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
@@ -88,6 +98,7 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
 #define LARKLANE_ENTRY(Name) export_p##Name
 #define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
 #define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
+#define LARKLANE_HOT_REQUEST_CALL LARKLANE_EXPORT_HOT_REQUEST_CALL
 #define LARKLANE_HOT_MESSAGE_CALL LARKLANE_EXPORT_HOT_MESSAGE_CALL
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"

@@ -54,13 +54,16 @@ namespace face {
 /// The calls that most messages make: the entries jump there, with the program's arguments in
 /// place. These settle their own errors.
 namespace direct {
-#define LARKLANE_NONE(ret, Name, params, args)
-#define LARKLANE_MESSAGE_CALL LARKLANE_NONE
-#define LARKLANE_HOT_MESSAGE_CALL(ret, Name, params, args) \
-  template <const Next& next>                              \
+#define LARKLANE_CALL(ret, Name, params, args)
+#define LARKLANE_DIRECT(ret, Name, params, args) \
+  template <const Next& next>                    \
   ret Name params;
+#define LARKLANE_HOT_REQUEST_CALL LARKLANE_DIRECT
+#define LARKLANE_HOT_MESSAGE_CALL LARKLANE_DIRECT
+#include "mpi/abi/calls.def"
 #include "mpi/p2p/p2p.def"
-#undef LARKLANE_NONE
+#undef LARKLANE_CALL
+#undef LARKLANE_DIRECT
 }  // namespace direct
 /// For the file that defines one.
 #define LARKLANE_DIRECT_ENTRIES(Name)                               \

@@ -43,8 +43,8 @@ void set_tag_max(int tag) noexcept { detail::tag_max.store(tag, std::memory_orde
                                       (is_receive ? " or MPI_ANY_TAG" : ""));
 }
 
-int find_payload(const Call& call, const void* buffer, MPI_Count count, MPI_Datatype datatype,
-                 Payload* found) {
+[[gnu::noinline]] int find_payload_slow(const Call& call, const void* buffer, MPI_Count count,
+                                        MPI_Datatype datatype, Payload* found) {
   if (count < 0) [[unlikely]]
     return call.refuse(MPI_ERR_COUNT, "count is " + std::to_string(count) + ": expected 0 or more");
   if (datatype == handles().datatype_null) [[unlikely]]

@@ -110,8 +110,16 @@ inline bool find_dense(const void* buffer, MPI_Count count, MPI_Datatype datatyp
             static_cast<std::uint64_t>(total)};
   return true;
 }
+int find_payload_slow(const Call& call, const void* buffer, MPI_Count count, MPI_Datatype datatype,
+                      Payload* found);
 /// MPI_SUCCESS, or the error code, which is noted.
-int find_payload(const Call& call, const void* buffer, MPI_Count count, MPI_Datatype datatype,
-                 Payload* found);
+inline int find_payload(const Call& call, const void* buffer, MPI_Count count,
+                        MPI_Datatype datatype, Payload* found) {
+  msg::UserBytes bytes;
+  if (!find_dense(buffer, count, datatype, &bytes)) [[unlikely]]
+    return find_payload_slow(call, buffer, count, datatype, found);
+  *found = {bytes.start, bytes.bytes};
+  return MPI_SUCCESS;
+}
 
 }  // namespace larklane::mpi::p2p

@@ -103,7 +103,7 @@ class MessageRequest final : public Request, public FreedMessage {
 
  private:
   friend class SparePool;
-  Completion poll_own(Pass& pass) {
+  [[gnu::always_inline]] Completion poll_own(Pass& pass) {
     bool is_done = transfer_.poll(pass);
     if (second_) [[unlikely]]
       is_done = second_->transfer.poll(pass) && is_done;

@@ -54,7 +54,9 @@ int receive(const Call& call, msg::Communicator& owner, const ReceiveArguments& 
   if (request != nullptr && is_usual(from, wanted, &bytes)) [[likely]]
     made = SparePool::take();
   if (made == nullptr) [[unlikely]]
-    return ireceive_slow({name, comm}, {owner, wanted.source, wanted.tag}, wanted, request);
+    // Copies: so the usual path keeps its arguments in registers.
+    return ireceive_slow({name, comm}, {owner, wanted.source, wanted.tag}, ReceiveArguments(wanted),
+                         request);
   const Status posted = made->transfer().post_receive(from, bytes);
   if (!posted.ok()) [[unlikely]] {
     made->give_back();

@@ -42,12 +42,14 @@ using Mode = msg::Communicator::Mode;
   return raise_failed(call, transfer, "send to rank " + std::to_string(message.dest));
 }
 
+// The slow functions get copies: so the usual path keeps its arguments in registers.
+
 [[gnu::always_inline]] inline int send(const char* name, MPI_Comm comm, msg::Communicator& owner,
                                        Mode mode, const SendArguments& message) {
   msg::UserBytes bytes;
   if (is_eager(owner, mode, message, &bytes)) [[likely]]
     return send_eager(name, comm, owner, message, bytes);
-  return send_slow({name, comm}, owner, mode, message);
+  return send_slow({name, comm}, owner, mode, SendArguments(message));
 }
 
 [[gnu::noinline]] int isend_slow(const Call& call, msg::Communicator& owner, Mode mode,
@@ -67,7 +69,7 @@ using Mode = msg::Communicator::Mode;
   if (request != nullptr && is_eager(owner, mode, message, &bytes) && give_completed_send(request))
       [[likely]]
     return send_eager(name, comm, owner, message, bytes);
-  return isend_slow({name, comm}, owner, mode, message, request);
+  return isend_slow({name, comm}, owner, mode, SendArguments(message), request);
 }
 
 }  // namespace

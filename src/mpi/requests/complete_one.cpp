@@ -56,34 +56,38 @@ Completion poll_once(Request& ours, int* flag, MPI_Status* status) {
 
 namespace larklane::mpi::face {
 
-int Wait(const Next& next, MPI_Request* request, MPI_Status* status) {
+template <const Next& next>
+int direct::Wait(MPI_Request* request, MPI_Status* status) {
   Request* const ours = find_carrier_at(request);
   if (ours == nullptr) return next.Wait(request, status);
   if (any_null(status)) [[unlikely]]
-    return raise_null("MPI_Wait");
+    return settle(raise_null("MPI_Wait"));
   Pass pass;
   if (ours->try_end(pass, request, status) == Completion::complete) [[likely]]
     return MPI_SUCCESS;
-  return wait_slow(*ours, request, status);
+  return settle(wait_slow(*ours, request, status));
 }
+LARKLANE_DIRECT_ENTRIES(direct::Wait)
 
-int Test(const Next& next, MPI_Request* request, int* flag, MPI_Status* status) {
+template <const Next& next>
+int direct::Test(MPI_Request* request, int* flag, MPI_Status* status) {
   Request* const ours = find_carrier_at(request);
   if (ours == nullptr) {
     Process::get().help();  // as in help_before_native()
     return next.Test(request, flag, status);
   }
   if (any_null(status, flag)) [[unlikely]]
-    return raise_null("MPI_Test");
+    return settle(raise_null("MPI_Test"));
   Pass pass;
   const Completion completion = ours->try_end(pass, request, status);
   *flag = completion != Completion::pending ? 1 : 0;
   if (completion == Completion::pending)
     poke_now_and_then();
   else if (completion != Completion::complete) [[unlikely]]
-    return test_slow(*ours, completion, request, status);
+    return settle(test_slow(*ours, completion, request, status));
   return MPI_SUCCESS;
 }
+LARKLANE_DIRECT_ENTRIES(direct::Test)
 
 int Request_get_status(const Next& next, MPI_Request request, int* flag, MPI_Status* status) {
   Request* const ours = find_carrier(request);
