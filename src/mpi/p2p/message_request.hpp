@@ -67,15 +67,10 @@ class MessageRequest final : public Request, public FreedMessage {
   void give_back() noexcept;  // below
 
   bool is_active() const noexcept override { return is_active_; }
-  Completion poll(Pass& pass) override {
-    const Completion completion = poll_own(pass);
-    if (is_over(completion) && any_freed()) [[unlikely]]
-      look_at_freed();
-    return completion;
-  }
+  Completion poll(Pass& pass) override { return poll_all(pass); }
   void fill(MPI_Status* status) const override { transfer_.fill(status); }
   Completion try_end(Pass& pass, MPI_Request* handle, MPI_Status* status) override {
-    const Completion completion = poll(pass);
+    const Completion completion = poll_all(pass);
     if (completion == Completion::complete) end(handle, status);
     return completion;
   }
@@ -110,6 +105,12 @@ class MessageRequest final : public Request, public FreedMessage {
     if (!is_done) return Completion::pending;
     const bool has_failed = transfer_.has_failed() || (second_ && second_->transfer.has_failed());
     return has_failed ? Completion::failed : Completion::complete;
+  }
+  [[gnu::always_inline]] Completion poll_all(Pass& pass) {
+    const Completion completion = poll_own(pass);
+    if (is_over(completion) && any_freed()) [[unlikely]]
+      look_at_freed();
+    return completion;
   }
   static MessageRequest* make_slow(const Call& call, int* code);
   void forget_record() noexcept;
