@@ -176,6 +176,7 @@ class Communicator final {
   }
   Way* make_way_slow(std::uint32_t index) noexcept;
   Result<Connection*> announce_slow(Way& way, int to) noexcept;
+  Result<Pending*> send_first_slow(int to, std::uint32_t tag, UserBytes from, Mode mode) noexcept;
   /// Null: memory ran out.
   MatchingEngine* matching() noexcept {
     // acquire: pairs with make_matching_slow()'s release.
