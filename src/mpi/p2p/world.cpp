@@ -197,7 +197,10 @@ void World::open(Process& process) {
   part::Engine* const engine = process.engine();
   if (engine == nullptr) return stay_native(process.why_unusable(), false);  // it has warned
   begin(process, engine->plane());
-  if (!decide(process)) return end_messages();
+  if (!decide(process)) {
+    close_all_communicators();  // the records of before the second vote
+    return end_messages();
+  }
   // relaxed: see is_owned()
   find_completed_send();
   int* tag_bound = nullptr;
@@ -286,11 +289,7 @@ void World::open_record(Communicator& made, const Communicator::Members& members
   std::vector<int> ranks;
   for (const Member& member : members.peers) ranks.push_back(member.rank);
   auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, hints);
-  if (opened) {
-    // relaxed: see `ordinary`
-    made.ordinary.store(*opened, std::memory_order_relaxed);
-    return;
-  }
+  if (opened) return open_ordinary(made, **opened);
   log_error("no memory for a communicator's messages: the job is aborted");  // not native alone
   next_pmpi().Abort(handles().comm_world, 1);
 }
@@ -358,20 +357,9 @@ void closed() { World::get().close(); }
 
 msg::Engine& engine() noexcept { return World::get().engine(); }
 
-msg::Communicator* detail::record_slow(MPI_Comm comm) noexcept {
-  count_this_thread();
-  // relaxed: see communicator_epoch. Before the look-up: a change meanwhile makes it stale.
-  const std::uint64_t epoch = communicator_epoch.load(std::memory_order_relaxed);
-  const auto found = find_communicator(comm);
-  // relaxed: see `ordinary`
-  LastRecord& last = last_record_of(comm);
-  last = {epoch, comm, found ? found->ordinary.load(std::memory_order_relaxed) : nullptr};
-  return last.found;
-}
-
 void finish_all(MPI_Comm comm) {
   if (!is_owned()) return;
-  msg::Communicator* const ours = record(comm);
+  msg::Communicator* const ours = find_ordinary(comm);
   while (ours != nullptr && !ours->are_sends_over()) {
     if (ours->progress() != 0) continue;
     Process::get().poke_native();
