@@ -27,7 +27,7 @@ struct ReceiveArguments {
   transfer.fill(status);
   if (!transfer.has_failed()) [[likely]]
     return MPI_SUCCESS;
-  return raise_failed(call, transfer, "receive");
+  return raise_failed(call, transfer, describe_message(true, wanted.source, wanted.tag));
 }
 
 [[gnu::always_inline]] inline int ireceive(const Call& call, msg::Communicator& owner,
