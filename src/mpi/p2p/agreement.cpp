@@ -30,9 +30,16 @@ const char* text_of(Objection objection) noexcept {
       return " can't run Larklane's engine, and has warned why";
     case Objection::no_communicator:
       return " got no private communicator from the MPI";
+    case Objection::unreadable:
+      return " and another rank can't attach to each other (process_vm_readv); remedy: "
+             "kernel.yama.ptrace_scope at most 1, a container with SYS_PTRACE, processes that are "
+             "dumpable";
     case Objection::devices:
       return " has a GPU's driver loaded, whose memory Larklane does not copy yet; the messages of "
              "programs without GPUs are carried";
+    case Objection::not_in_auto:
+      return " has p2p = auto, which owns no world of this MPI at its thread level: larklane info "
+             "lists those that it owns; p2p = on carries the messages of others";
     default:
       return " objects";
   }
@@ -129,6 +136,8 @@ void Agreement::on_vote_locked(const Ballot& vote) {
     return refuse_locked({static_cast<Objection>(vote.objection), vote.objector});
   if (const Objection other = compare(vote.terms); other != Objection::none)
     return refuse_locked({other, child->rank});
+  if (const Objection obstacle = lines_.obstacle(child->rank); obstacle != Objection::none)
+    return refuse_locked({obstacle, child->rank});
   if (vote.round != round_) return;
   if (round_ == 1) child->offers = vote.offers;
   child->has_voted = child->has_agreed = true;
@@ -211,6 +220,7 @@ void Agreement::vote_locked() {
     if (needed == parent && is_parent_met_) continue;
     Objection absence = is_parent_met_ ? Objection::none : lines_.absence(needed);
     if (absence == Objection::none && !lines_.connect(needed)) absence = Objection::ended;
+    if (absence == Objection::none) absence = lines_.obstacle(needed);
     if (absence != Objection::none) return refuse_locked({absence, needed});
   }
   is_parent_met_ = true;

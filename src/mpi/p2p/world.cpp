@@ -12,11 +12,12 @@
 #include "base/log.hpp"
 #include "base/siphash.hpp"
 #include "mpi/abi/handles.hpp"
-#include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
+#include "mpi/p2p/auto_worlds.hpp"
 #include "mpi/p2p/buffered.hpp"
 #include "mpi/p2p/call.hpp"
+#include "mpi/p2p/hints.hpp"
 #include "mpi/p2p/matched_probe.hpp"
 #include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/messages.hpp"
@@ -59,13 +60,17 @@ std::uint64_t patience(int rank, std::uint64_t wait_ns) {
   return wait_ns / kLevels * (kLevels - level);
 }
 
-/// From the argument, not from MPI_Comm_get_info: the result of a nonblocking constructor answers
-/// no call yet, and an MPI may forget keys that it does not know.
-msg::Hints hints_of(MPI_Info info) {
-  const auto promises = [info](const char* key) { return info_value(info, key) == "true"; };
-  return {.no_any_source = promises("mpi_assert_no_any_source"),
-          .no_any_tag = promises("mpi_assert_no_any_tag"),
-          .allow_overtaking = promises("mpi_assert_allow_overtaking")};
+std::string own_title() {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  next_pmpi().Get_library_version(version, &length);
+  return mpi_title(version);
+}
+
+bool is_in_auto() {
+  int level = 0;
+  next_pmpi().Query_thread(&level);
+  return auto_owns(own_title(), level == MPI_THREAD_MULTIPLE);
 }
 
 /// Of the options by which both sides of a link choose alike. Objection::options names them.
@@ -186,7 +191,10 @@ void World::open(Process& process) {
   part::Engine* const engine = process.engine();
   if (engine == nullptr) return stay_native(process.why_unusable(), false);  // it has warned
   begin(process, engine->plane());
-  if (!decide(process)) return end_messages();
+  if (!decide(process)) {
+    close_all_communicators();  // the records of before the second vote
+    return end_messages();
+  }
   // relaxed: see is_owned()
   find_completed_send();
   int* tag_bound = nullptr;
@@ -212,6 +220,8 @@ bool World::decide(Process& process) {
     agreement_->object({Objection::unusable, rank_});
   else if (has_device_driver())
     agreement_->object({Objection::devices, rank_});
+  else if (process.config().p2p == "auto" && !is_in_auto())
+    agreement_->object({Objection::not_in_auto, rank_});
   else
     agreement_->agree(1, wants_lanes_by_tag(process.config()) ? Agreement::kLanesByTag : 0);
   Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
@@ -238,7 +248,8 @@ bool World::decide(Process& process) {
     std::abort();  // MPICH's may return
   }
   const Reason reason = agreement_->reason();
-  stay_native(text_of(reason, wait_ns), lines_->speaks(reason));
+  const bool was_asked_for = process.config().p2p == "on";
+  stay_native(text_of(reason, wait_ns), was_asked_for && lines_->speaks(reason));
   return false;
 }
 
@@ -284,11 +295,7 @@ void World::open_record(Communicator& made, const Communicator::Members& members
   msg::Hints all = hints;
   if (has_lanes_by_tag_) all.lanes_by_tag = msg::Hints::LanesByTag::by_visibility;
   auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, all);
-  if (opened) {
-    // relaxed: see `ordinary`
-    made.ordinary.store(*opened, std::memory_order_relaxed);
-    return;
-  }
+  if (opened) return open_ordinary(made, **opened);
   log_error("no memory for a communicator's messages: the job is aborted");  // not native alone
   next_pmpi().Abort(handles().comm_world, 1);
 }
@@ -370,20 +377,9 @@ void closed() { World::get().close(); }
 
 msg::Engine& engine() noexcept { return World::get().engine(); }
 
-msg::Communicator* detail::record_slow(MPI_Comm comm) noexcept {
-  count_this_thread();
-  // relaxed: see communicator_epoch. Before the look-up: a change meanwhile makes it stale.
-  const std::uint64_t epoch = communicator_epoch.load(std::memory_order_relaxed);
-  const auto found = find_communicator(comm);
-  // relaxed: see `ordinary`
-  LastRecord& last = last_record_of(comm);
-  last = {epoch, comm, found ? found->ordinary.load(std::memory_order_relaxed) : nullptr};
-  return last.found;
-}
-
 void finish_all(MPI_Comm comm) {
   if (!is_owned()) return;
-  msg::Communicator* const ours = record(comm);
+  msg::Communicator* const ours = find_ordinary(comm);
   while (ours != nullptr && !ours->are_sends_over()) {
     if (ours->progress() != 0) continue;
     Process::get().poke_native();
@@ -408,6 +404,10 @@ void Creation::open(Communicator& made, Communicator* like, MPI_Info info) const
            members.inter ? "remote processes" : "processes",
            hints.no_any_source ? ", no any source" : "", hints.no_any_tag ? ", no any tag" : "",
            hints.allow_overtaking ? ", overtaking" : "");
+}
+
+bool may_be_owned(const Config& config) {
+  return config.p2p == "on" || (config.p2p == "auto" && auto_may_own(own_title()));
 }
 
 std::string ownership_text() { return World::get().ownership_text(); }

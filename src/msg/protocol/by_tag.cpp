@@ -310,9 +310,10 @@ Result<bool> Connection::arrive_stamped(const PeerNumbers::Named& named, Operati
   return named.communicator->by_tag()->arrive_locked(lane_, message);
 }
 
-Result<bool> Connection::on_stamped_send(const PeerNumbers::Named& named, bool is_synchronous,
-                                         const PacketHeader& header,
-                                         std::span<const std::byte> payload) noexcept {
+/// A call of its own, as the next one: records of other communicators keep their short path.
+[[gnu::noinline]] Result<bool> Connection::on_stamped_send(
+    const PeerNumbers::Named& named, bool is_synchronous, const PacketHeader& header,
+    std::span<const std::byte> payload) noexcept {
   const auto stamp = front_of<Stamp>(payload);
   if (!stamp || is_synchronous != (header[2] != 0)) return Errc::kProtocol;
   if (named.communicator == nullptr) [[unlikely]]
@@ -340,9 +341,9 @@ Result<bool> Connection::on_stamped_send(const PeerNumbers::Named& named, bool i
   return arrive_stamped(named, *message, key, *stamp, payload.size());
 }
 
-Result<bool> Connection::on_stamped_offer(const PeerNumbers::Named& named,
-                                          const PacketHeader& header,
-                                          std::span<const std::byte> payload) noexcept {
+[[gnu::noinline]] Result<bool> Connection::on_stamped_offer(
+    const PeerNumbers::Named& named, const PacketHeader& header,
+    std::span<const std::byte> payload) noexcept {
   const auto stamp = front_of<Stamp>(payload);
   if (!stamp) return Errc::kProtocol;
   const auto offer = Offer::of(payload.subspan(sizeof *stamp));

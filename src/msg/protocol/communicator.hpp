@@ -54,7 +54,12 @@ struct Outcome {
   bool is_cancelled;
 };
 /// @pre is_done()
-Outcome outcome(const Pending& pending) noexcept;
+inline Outcome outcome(const Pending& pending) noexcept {
+  const Completion& completion = pending.completion;
+  return {completion.status,
+          {completion.rank, static_cast<std::uint32_t>(completion.tag), completion.bytes},
+          pending.is_cancelled};
+}
 /// Gives it back to its lane. @pre is_done(); no other thread uses it, cancel() included
 void release(Pending& pending) noexcept;
 /// By a thread that waits for it: a turn of its lane, then now and then of the others. If the last
@@ -63,6 +68,13 @@ void release(Pending& pending) noexcept;
 std::uint32_t progress(const Pending& waits_for) noexcept;
 /// MPI_Test: as progress(), without the back-off.
 std::uint32_t poll(const Pending& waits_for) noexcept;
+
+/// The same for all operations that poll() serves alike.
+inline const void* polled_for(const Pending& pending) noexcept {
+  if (pending.role == Operation::Role::receive_on_all_lanes) [[unlikely]]
+    return pending.communicator;
+  return pending.lane;
+}
 
 /// A message that take() has removed from the matching: MPI_Message. It belongs to the caller until
 /// Communicator::receive() of it. It may outlive the communicator's close().
@@ -129,7 +141,7 @@ class Communicator final {
   /// @param pending  not released. Not while its communicator's close() runs in another thread
   static bool cancel(Pending& pending) noexcept;
   /// For a waiting probe: the reason that nothing more comes from that rank. Ok: it is not lost.
-  Status failure_of(int rank) const noexcept;
+  Status failure_of(int rank) noexcept;
 
   /// All its sends so far are over, and their records out.
   bool are_sends_over() noexcept;
@@ -182,8 +194,7 @@ class Communicator final {
   ByTag* by_tag() const noexcept { return by_tag_.get(); }
   Operation* begin_receive(MessageLane& lane, const MatchKey& key, UserBytes to) noexcept;
   Result<Pending*> receive_by_tag(int from, std::int64_t tag, UserBytes to) noexcept;
-  Result<Pending*> send_by_tag(const Route& route, Connection& connection, std::uint32_t tag,
-                               UserBytes from, Mode mode) noexcept;
+  Result<Pending*> send_by_tag(int to, std::uint32_t tag, UserBytes from, Mode mode) noexcept;
 
   /// @param tag  kAnyTag: the first way
   std::uint32_t way_of(std::int64_t tag) const noexcept;
@@ -193,6 +204,7 @@ class Communicator final {
   }
   Way* make_way_slow(std::uint32_t index) noexcept;
   Result<Connection*> announce_slow(Way& way, int to) noexcept;
+  Result<Pending*> send_first_slow(int to, std::uint32_t tag, UserBytes from, Mode mode) noexcept;
   /// Null: memory ran out.
   MatchingEngine* matching() noexcept {
     // acquire: pairs with make_matching_slow()'s release.

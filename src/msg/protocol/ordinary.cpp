@@ -247,9 +247,9 @@ Result<bool> Connection::on_ordinary_send(const PacketHeader& header,
   const PeerNumbers::Named* const named = peer_numbers_.find(word.number);
   if (named == nullptr) [[unlikely]]
     return Errc::kProtocol;
-  if (named->is_by_tag) return on_stamped_send(*named, word.variant != 0, header, payload);
-  if (word.variant != 0) [[unlikely]]
-    return on_synchronous(*named, header, payload);
+  if ((word.variant | static_cast<std::uint32_t>(named->is_by_tag)) != 0) [[unlikely]]
+    return named->is_by_tag ? on_stamped_send(*named, word.variant != 0, header, payload)
+                            : on_synchronous(*named, header, payload);
   if (named->communicator == nullptr) [[unlikely]]
     return true;
   MatchingEngine* const matching = named->communicator->matching();
