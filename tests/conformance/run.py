@@ -145,7 +145,7 @@ class Runner:
         self.spawns: collections.Counter = collections.Counter()
         self.lates: collections.Counter = collections.Counter()
         self.known = known_failures(args.known, args.mpi)
-        self.is_one_launch = bool(args.known)  # and no more for thread levels and sessions
+        self.is_one_launch = args.mode == "native" and bool(args.known)  # and no more for thread levels and sessions
         self.results: list[Result] = []
         self.notes: list[str] = []
 
@@ -321,7 +321,7 @@ def main() -> int:
     parser.add_argument("--without", nargs="+", default=[], metavar="NAME",
                         help="leave these cases out, and say so")
     parser.add_argument("--known", metavar="FILE",
-                        help="failures that this MPI has natively; its cases then share a launch for each number of ranks")
+                        help="failures that this MPI has natively; natively its cases then share a launch for each number of ranks")
     parser.add_argument("--big", action="store_true", help="only the cases that need gigabytes")
     parser.add_argument("--each", action="store_true", help="a launch for each case")
     parser.add_argument("--deadline", type=float, help="seconds a case may take at most")

@@ -9,6 +9,7 @@ Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 
 import pathlib
 import re
+import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -124,6 +125,24 @@ def native(bench):
            "the plain stub by hand: not said", by_hand.output)
 
 
+def auto(bench):
+    """p2p = auto owns the worlds that larklane info lists, on all ranks alike, and says nothing of others but on request."""
+    title, levels = {"mpich5": ("MPICH 5", ("", "multiple")), "mpich5_abi": ("MPICH 5", ("", "multiple")),
+                     "openmpi5": ("Open MPI 5", ("multiple",)), "mpich4": ("MPICH 4", ())}[bench.mpi.name]
+    info = subprocess.run([bench.command, "info"], check=True, capture_output=True, text=True).stdout
+    expect(bool(levels) == (f"auto owns  {title}, " in info), f"larklane info does not agree about {title}", info)
+    for level in ("", "multiple"):
+        outcome = bench.run(*level.split(), LARKLANE_P2P="auto")
+        if level in levels:
+            expect_owned(outcome, range(RANKS))
+        elif levels:  # at another level
+            expect_native(outcome, range(RANKS), None, r"rank \d has p2p = auto, which owns no world of this MPI at its thread level: larklane info ")
+        else:
+            expect(not decisions(outcome), "it takes part in a decision", outcome.output)
+        quiet = bench.run(*level.split(), LARKLANE_P2P="auto", LARKLANE_LOG_LEVEL="warn")
+        expect("point-to-point" not in quiet.output, "it speaks unasked", quiet.output)
+
+
 def faults(bench):
     """Late, or killed at any moment: the same decision on all others, or the job ends with a sentence."""
     expect_native(bench.struck("3:3:32:1:before", LARKLANE_CONTROL_CONNECT_NS="1s"), range(RANKS), 0,
@@ -160,7 +179,7 @@ def communicators(bench):
 
 
 def cases():
-    return [(case, mpi) for mpi in MPIS for case in (owned, native, faults, communicators)]
+    return [(case, mpi) for mpi in MPIS for case in (owned, native, auto, faults, communicators)]
 
 
 if __name__ == "__main__":

@@ -548,8 +548,17 @@ def instructions(bench):
     expect_few_more(lambda: count(None), lambda: count(str(bench.preload)), 0.01)
 
 
+def late_libraries(bench):
+    """A program can open each of our libraries late, and after it one that needs 512 bytes of static thread-local memory."""
+    program = bench.compile("late", "late.c", flags=("-ldl",))
+    late = bench.compile("late_library.so", "late_library.c", flags=("-shared", "-fPIC"))
+    ours = [library for library in sorted(bench.libraries.glob("liblarklane*.so")) if "preload" not in library.name]
+    for library in ours:
+        expect("ok" in system(program, library, late), f"{library.name}: not opened")
+
+
 ON_EVERY_MPI = (plain, same_calls, ptracer, tool, linked, wrapper, spawned, dry_run)
-ONCE = (wrong_family, without_mpi, first_call, unknown_mpi, refusals, mistakes, info, model, simulate, fit)
+ONCE = (late_libraries, wrong_family, without_mpi, first_call, unknown_mpi, refusals, mistakes, info, model, simulate, fit)
 
 
 def cases():

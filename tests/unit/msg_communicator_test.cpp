@@ -389,12 +389,24 @@ TEST_F(CommunicatorLanesTest, HintsSpreadTagsOverLanes) {
   for (Communicator* const one : all) one->close();
 }
 
-TEST_F(CommunicatorShmTest, APollFindsWhatHasCome) {
+class PollTest : public CommunicatorTest, public testing::WithParamInterface<std::uint32_t> {
+ protected:
+  PollTest() : CommunicatorTest(over_shm_with(GetParam())) {}
+  static Job::Options over_shm_with(std::uint32_t first_cells) {
+    Job::Options options = over_shm();
+    options.cells = 1024;
+    options.first_cells = first_cells;
+    return options;
+  }
+};
+
+// By the queue, then by a watched ring, in several laps.
+TEST_P(PollTest, APollFindsWhatHasCome) {
   const auto all = open_all(1);
   std::uint64_t first = 0;
   send(*all[0], 1, 1, bytes_of(first));
   expect_value(*all[1], 0, 1, first);
-  for (std::uint64_t value = 1; value <= 200; ++value) {  // by the queue, then by a watched ring
+  for (std::uint64_t value = 1; value <= 3000; ++value) {
     std::uint64_t into = 0;
     Pending& one = receive(*all[1], 0, 1, bytes_of(into));
     send(*all[0], 1, 1, bytes_of(value));
@@ -404,6 +416,7 @@ TEST_F(CommunicatorShmTest, APollFindsWhatHasCome) {
     ASSERT_EQ(into, value);
   }
 }
+INSTANTIATE_TEST_SUITE_P(FirstCells, PollTest, testing::Values(0u, 128u));
 
 TEST_F(CommunicatorShmTest, PollsOfAnIdleLaneTakeATurnNowAndThen) {
   Communicator& one = *open_all(1)[1];

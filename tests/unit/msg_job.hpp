@@ -55,7 +55,7 @@ struct Job {
     int size = 2;
     loop::Fabric::Options network{};
     MessageLane::Options lane{{16, 8}, 256, 64};
-    std::uint32_t cells = 32;
+    std::uint32_t cells = 32, first_cells = 0;
     vci::VciPool::Options lanes{};
     std::uint32_t eager_bytes_max = UINT32_MAX;
     Engine::Rendezvous rendezvous = Engine::Rendezvous::chosen;
@@ -103,7 +103,7 @@ struct Job {
     JobProcess& process = *processes[static_cast<std::size_t>(rank)];
     MessageLane& lane = *process.engine->lane_of(number).value();
     Connection& connection = *process.engine->connection_of_link(peer, number);
-    auto link = PacketLink::open(lane.packets(), connection, options.cells);
+    auto link = PacketLink::open(lane.packets(), connection, options.cells, options.first_cells);
     EXPECT_TRUE(link) << errc_name(link.error().code());
     process.links.push_back(std::move(link).value());
     return *process.links.back();

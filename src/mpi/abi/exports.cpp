@@ -24,6 +24,22 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
   return Precv_init(next, buf, partitions, count, datatype, source, tag, comm, info, request);
 }
 
+// For the recording wrappers (mpi/profile).
+#define LARKLANE_CALL(ret, Name, params, args)
+#define LARKLANE_PARAMS(...) (const Next& next, __VA_ARGS__)
+#define LARKLANE_DIRECT(ret, Name, params, args)                                         \
+  ret Name LARKLANE_PARAMS params {                                                      \
+    return &next == &detail::next_mpi            ? direct::Name<detail::next_mpi>        \
+                                            args : direct::Name<detail::next_pmpi> args; \
+  }
+#define LARKLANE_HOT_REQUEST_CALL LARKLANE_DIRECT
+#define LARKLANE_HOT_MESSAGE_CALL LARKLANE_DIRECT
+#include "mpi/abi/calls.def"
+#include "mpi/p2p/p2p.def"
+#undef LARKLANE_CALL
+#undef LARKLANE_PARAMS
+#undef LARKLANE_DIRECT
+
 }  // namespace face
 
 #define LARKLANE_ARGS(...) (LARKLANE_NEXT __VA_OPT__(, ) __VA_ARGS__)
@@ -40,6 +56,8 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
   LARKLANE_EXPORT(ret, Name, params) { return settle(face::Name LARKLANE_ARGS args); }
 #define LARKLANE_EXPORT_HOT_CALL(ret, Name, params, args) \
   LARKLANE_EXPORT(ret, Name, params) { return face::Name LARKLANE_ARGS args; }
+#define LARKLANE_EXPORT_HOT_MESSAGE_CALL(ret, Name, params, args) \
+  LARKLANE_EXPORT(ret, Name, params) { return face::direct::Name<LARKLANE_NEXT_TABLE> args; }
 // While no request of ours exists, the call goes straight on, with its arguments in place.
 #define LARKLANE_EXPORT_REQUEST_CALL(ret, Name, params, args) \
   LARKLANE_EXPORT(ret, Name, params) {                        \
@@ -47,28 +65,41 @@ int Precv_init_c(const Next& next, void* buf, int partitions, MPI_Count count,
       return LARKLANE_NEXT.Name args;                         \
     return settle(face::Name LARKLANE_ARGS args);             \
   }
+#define LARKLANE_EXPORT_HOT_REQUEST_CALL(ret, Name, params, args) \
+  LARKLANE_EXPORT(ret, Name, params) {                            \
+    if (no_carriers()) [[likely]]                                 \
+      return LARKLANE_NEXT.Name args;                             \
+    return face::direct::Name<LARKLANE_NEXT_TABLE> args;          \
+  }
 
 #define LARKLANE_PREFIX "MPI_"
 #define LARKLANE_EXTENSION_PREFIX "MPIX_"
 #define LARKLANE_NEXT next_mpi()
+#define LARKLANE_NEXT_TABLE detail::next_mpi
 #define LARKLANE_ENTRY(Name) export_##Name
 #define LARKLANE_CALL LARKLANE_EXPORT_CALL
 #define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
 #define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
+#define LARKLANE_HOT_REQUEST_CALL LARKLANE_EXPORT_HOT_REQUEST_CALL
+#define LARKLANE_HOT_MESSAGE_CALL LARKLANE_EXPORT_HOT_MESSAGE_CALL
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
 #include "mpi/p2p/p2p.def"
 #undef LARKLANE_PREFIX
 #undef LARKLANE_EXTENSION_PREFIX
 #undef LARKLANE_NEXT
+#undef LARKLANE_NEXT_TABLE
 #undef LARKLANE_ENTRY
 
 #define LARKLANE_PREFIX "PMPI_"
 #define LARKLANE_EXTENSION_PREFIX "PMPIX_"
 #define LARKLANE_NEXT next_pmpi()
+#define LARKLANE_NEXT_TABLE detail::next_pmpi
 #define LARKLANE_ENTRY(Name) export_p##Name
 #define LARKLANE_REQUEST_CALL LARKLANE_EXPORT_REQUEST_CALL
 #define LARKLANE_HOT_CALL LARKLANE_EXPORT_HOT_CALL
+#define LARKLANE_HOT_REQUEST_CALL LARKLANE_EXPORT_HOT_REQUEST_CALL
+#define LARKLANE_HOT_MESSAGE_CALL LARKLANE_EXPORT_HOT_MESSAGE_CALL
 #include "mpi/abi/calls.def"
 #include "mpi/abi/extensions.def"
 #include "mpi/p2p/p2p.def"

@@ -50,6 +50,25 @@ namespace face {
 #undef LARKLANE_CALL
 #undef LARKLANE_EXTENSION
 #undef LARKLANE_PARAMS
+
+/// The calls that most messages make: the entries jump there, with the program's arguments in
+/// place. These settle their own errors.
+namespace direct {
+#define LARKLANE_CALL(ret, Name, params, args)
+#define LARKLANE_DIRECT(ret, Name, params, args) \
+  template <const Next& next>                    \
+  ret Name params;
+#define LARKLANE_HOT_REQUEST_CALL LARKLANE_DIRECT
+#define LARKLANE_HOT_MESSAGE_CALL LARKLANE_DIRECT
+#include "mpi/abi/calls.def"
+#include "mpi/p2p/p2p.def"
+#undef LARKLANE_CALL
+#undef LARKLANE_DIRECT
+}  // namespace direct
+/// For the file that defines one.
+#define LARKLANE_DIRECT_ENTRIES(Name)                               \
+  template decltype(Name<detail::next_mpi>) Name<detail::next_mpi>; \
+  template decltype(Name<detail::next_pmpi>) Name<detail::next_pmpi>;
 }  // namespace face
 
 }  // namespace larklane::mpi

@@ -37,6 +37,9 @@ const char* text_of(Objection objection) noexcept {
     case Objection::devices:
       return " has a GPU's driver loaded, whose memory Larklane does not copy yet; the messages of "
              "programs without GPUs are carried";
+    case Objection::not_in_auto:
+      return " has p2p = auto, which owns no world of this MPI at its thread level: larklane info "
+             "lists those that it owns; p2p = on carries the messages of others";
     default:
       return " objects";
   }

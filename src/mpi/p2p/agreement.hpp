@@ -28,7 +28,8 @@ enum class Objection : std::uint8_t {
   several_hosts = 9,
   no_communicator = 10,
   devices = 11,
-  unreadable = 12,
+  not_in_auto = 12,
+  unreadable = 13,
 };
 
 /// An objection, and the rank that it concerns. Thread safety: immutable.

@@ -246,9 +246,6 @@ int ibsend(const Call& call, msg::Communicator& owner, const SendArguments& mess
               [&](Transfer&) { return bsend(call, owner, message); });
 }
 
-/// Null: the communicator of a call on its buffer is not ours.
-Owner* find_owner(MPI_Comm comm) noexcept { return is_owned() ? record(comm) : nullptr; }
-
 /// After the MPI has attached the buffer. @param owner  null: of the process
 int attach(const Owner* owner, const void* buffer, MPI_Count size) {
 #ifdef MPI_BUFFER_AUTOMATIC
@@ -412,13 +409,13 @@ namespace larklane::mpi::face {
   }                                                                                             \
   int Comm_attach_buffer##suffix(const Next& next, MPI_Comm comm, void* buffer, Count size) {   \
     const int code = p2p::forward(next.Comm_attach_buffer##suffix, comm, buffer, size);         \
-    const msg::Communicator* const owner = p2p::find_owner(comm);                               \
+    const msg::Communicator* const owner = find_ordinary(comm);                                 \
     if (code != MPI_SUCCESS || owner == nullptr) return code;                                   \
     return p2p::attach(owner, buffer, size);                                                    \
   }                                                                                             \
   int Comm_detach_buffer##suffix(const Next& next, MPI_Comm comm, void* buffer_addr,            \
                                  Count* size) {                                                 \
-    if (const auto* const owner = p2p::find_owner(comm)) p2p::detach(owner);                    \
+    if (const auto* const owner = find_ordinary(comm)) p2p::detach(owner);                      \
     return p2p::forward(next.Comm_detach_buffer##suffix, comm, buffer_addr, size);              \
   }
 
@@ -431,7 +428,7 @@ int Buffer_flush(const Next& next) {
 }
 
 int Comm_flush_buffer(const Next& next, MPI_Comm comm) {
-  if (const auto* const owner = p2p::find_owner(comm)) p2p::flush(owner);
+  if (const auto* const owner = find_ordinary(comm)) p2p::flush(owner);
   return p2p::forward(next.Comm_flush_buffer, comm);
 }
 
@@ -445,7 +442,7 @@ int Comm_iflush_buffer(const Next& next, MPI_Comm comm, MPI_Request* request) {
   const auto begin = [&](MPI_Request* native) {
     return p2p::forward(next.Comm_iflush_buffer, comm, native);
   };
-  const msg::Communicator* const owner = p2p::find_owner(comm);
+  const msg::Communicator* const owner = find_ordinary(comm);
   if (owner == nullptr) return begin(request);
   return p2p::iflush({"MPI_Comm_iflush_buffer", comm}, owner, request, begin);
 }

@@ -1,5 +1,7 @@
 #include "mpi/p2p/call.hpp"
 
+#include <optional>
+
 #include "base/status_text.hpp"
 #include "mpi/requests/error.hpp"
 
@@ -48,10 +50,12 @@ void set_tag_max(int tag) noexcept { detail::tag_max.store(tag, std::memory_orde
   if (datatype == handles().datatype_null) [[unlikely]]
     return call.refuse(MPI_ERR_TYPE, "datatype is MPI_DATATYPE_NULL");
   std::string problem;
-  const PlainType* const type = plain_type(datatype, &problem);
-  if (type == nullptr) [[unlikely]]
+  const PlainType* const known = find_plain_type(datatype);
+  const std::optional<PlainType> type =
+      known != nullptr ? std::optional(*known) : make_plain_type(datatype, &problem);
+  if (!type) [[unlikely]]
     return call.refuse(MPI_ERR_TYPE, problem);
-  const Wide total = Wide{count} * static_cast<Wide>(type->bytes);
+  const Wide total = Wide{count} * Wide{type->bytes};
   if (total > Wide{INT64_MAX}) [[unlikely]]
     return call.refuse(MPI_ERR_COUNT, std::to_string(count) + " elements of " +
                                           std::to_string(type->bytes) +

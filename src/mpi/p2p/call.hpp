@@ -17,7 +17,7 @@ namespace larklane::mpi::p2p {
 
 /// The engine's communicator of a call; null: the MPI serves it, as it does MPI_PROC_NULL.
 inline msg::Communicator* owner_of(MPI_Comm comm, int peer) noexcept {
-  return is_owned() && peer != MPI_PROC_NULL ? record(comm) : nullptr;
+  return peer != MPI_PROC_NULL ? find_ordinary(comm) : nullptr;
 }
 
 /// Makes the MPI's call. Older MPIs lack some.
@@ -60,15 +60,19 @@ void set_tag_max(int tag) noexcept;
 inline bool is_rank(const Peer& peer) noexcept {
   return static_cast<unsigned>(peer.rank) < peer.communicator.members().size();
 }
+inline bool is_tag(const Peer& peer) noexcept {
+  return static_cast<unsigned>(peer.tag) <= static_cast<unsigned>(tag_max());
+}
+inline bool can_send(const Peer& to) noexcept { return is_rank(to) && is_tag(to); }
+inline bool can_receive(const Peer& from) noexcept {
+  return (is_rank(from) || from.rank == MPI_ANY_SOURCE) &&
+         (is_tag(from) || from.tag == MPI_ANY_TAG);
+}
 inline int check_send(const Call& call, const Peer& to) {
-  if (is_rank(to) && to.tag >= 0 && to.tag <= tag_max()) [[likely]]
-    return MPI_SUCCESS;
-  return check_slow(call, to, false);
+  return can_send(to) ? MPI_SUCCESS : check_slow(call, to, false);
 }
 inline int check_receive(const Call& call, const Peer& from) {
-  const bool is_good = (is_rank(from) || from.rank == MPI_ANY_SOURCE) &&
-                       ((from.tag >= 0 && from.tag <= tag_max()) || from.tag == MPI_ANY_TAG);
-  return is_good ? MPI_SUCCESS : check_slow(call, from, true);
+  return can_receive(from) ? MPI_SUCCESS : check_slow(call, from, true);
 }
 /// As the engine names them.
 inline int source_of(const Peer& from) noexcept {
@@ -94,19 +98,27 @@ struct Payload {
 
   msg::UserBytes user_bytes() const noexcept { return {start, bytes}; }
 };
+/// Good arguments, and bytes in one piece, of a datatype that is known. False: look closer.
+inline bool find_dense(const void* buffer, MPI_Count count, MPI_Datatype datatype,
+                       msg::UserBytes* found) noexcept {
+  const PlainType* const type = find_plain_type(datatype);
+  std::int64_t total = 0;
+  const bool is_dense = type != nullptr && type->is_dense && count >= 0 && buffer != nullptr &&
+                        !__builtin_mul_overflow(count, type->bytes, &total);
+  if (!is_dense) return false;
+  *found = {static_cast<std::byte*>(const_cast<void*>(buffer)) + type->first_byte,
+            static_cast<std::uint64_t>(total)};
+  return true;
+}
 int find_payload_slow(const Call& call, const void* buffer, MPI_Count count, MPI_Datatype datatype,
                       Payload* found);
 /// MPI_SUCCESS, or the error code, which is noted.
 inline int find_payload(const Call& call, const void* buffer, MPI_Count count,
                         MPI_Datatype datatype, Payload* found) {
-  const PlainType* const type = last_plain_type(datatype);
-  std::int64_t total = 0;
-  const bool is_plain = type != nullptr && type->is_dense && count >= 0 && buffer != nullptr &&
-                        !__builtin_mul_overflow(count, type->bytes, &total);
-  if (!is_plain) [[unlikely]]
+  msg::UserBytes bytes;
+  if (!find_dense(buffer, count, datatype, &bytes)) [[unlikely]]
     return find_payload_slow(call, buffer, count, datatype, found);
-  found->start = static_cast<std::byte*>(const_cast<void*>(buffer)) + type->first_byte;
-  found->bytes = static_cast<std::uint64_t>(total);
+  *found = {bytes.start, bytes.bytes};
   return MPI_SUCCESS;
 }
 

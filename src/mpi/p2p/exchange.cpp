@@ -96,7 +96,7 @@ int iexchange(const Call& call, msg::Communicator& owner, const Exchange& both,
     made->give_back();
     return code;
   }
-  made->activate(call, {owner, both.source, both.receive_tag}, request);
+  made->activate(call.comm, {owner, both.source, both.receive_tag}, request);
   return MPI_SUCCESS;
 }
 

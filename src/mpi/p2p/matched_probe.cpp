@@ -175,7 +175,7 @@ struct ReceiveArguments {
 
 /// The communicator for errors: that of the probe, if the program has not freed it since.
 MPI_Comm error_target_of(const Matched& matched) noexcept {
-  return record(matched.comm) == matched.owner ? matched.comm : handles().comm_world;
+  return find_ordinary(matched.comm) == matched.owner ? matched.comm : handles().comm_world;
 }
 
 /// Posts the receive. After an error of the arguments the message stays, as does its handle.

@@ -92,6 +92,14 @@ class CompletedSend final : public Request {
   bool is_active() const noexcept override { return true; }
   Completion poll(Pass&) override { return Completion::complete; }
   void fill(MPI_Status* status) const override { set_empty(status); }
+  Completion try_end(Pass&, MPI_Request* handle, MPI_Status* status) override {
+    end(handle, status);
+    return Completion::complete;
+  }
+  void end(MPI_Request* handle, MPI_Status* status) override {
+    fill(status);
+    finish(handle);
+  }
   int failure_code() const override { return MPI_SUCCESS; }
   void finish(MPI_Request* handle) override { *handle = handles().request_null; }
   Status start() override { return Errc::kWrongKind; }

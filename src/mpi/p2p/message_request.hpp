@@ -55,9 +55,9 @@ class MessageRequest final : public Request, public FreedMessage {
   Transfer& transfer() noexcept { return transfer_; }
   /// The send of MPI_Isendrecv, beside the receive in transfer(); `copy` is kept until the end.
   Transfer& second(std::unique_ptr<std::byte[]> copy);
-  /// After the post: the program gets the handle. @param call, peer  for people
-  void activate(const Call& call, const Peer& peer, MPI_Request* handle) noexcept {
-    comm_.store(call.comm, std::memory_order_relaxed);
+  /// After the post: the program gets the handle. @param peer  for people
+  void activate(MPI_Comm comm, const Peer& peer, MPI_Request* handle) noexcept {
+    comm_.store(comm, std::memory_order_relaxed);
     peer_ = peer.rank;
     tag_ = peer.tag;
     is_active_ = true;
@@ -67,13 +67,17 @@ class MessageRequest final : public Request, public FreedMessage {
   void give_back() noexcept;  // below
 
   bool is_active() const noexcept override { return is_active_; }
-  Completion poll(Pass& pass) override {
-    const Completion completion = poll_own(pass);
-    if (is_over(completion) && any_freed()) [[unlikely]]
-      look_at_freed();
+  Completion poll(Pass& pass) override { return poll_all(pass); }
+  void fill(MPI_Status* status) const override { transfer_.fill(status); }
+  Completion try_end(Pass& pass, MPI_Request* handle, MPI_Status* status) override {
+    const Completion completion = poll_all(pass);
+    if (completion == Completion::complete) end(handle, status);
     return completion;
   }
-  void fill(MPI_Status* status) const override { transfer_.fill(status); }
+  void end(MPI_Request* handle, MPI_Status* status) override {
+    fill(status);
+    finish(handle);
+  }
   int failure_code() const override;
   void finish(MPI_Request* handle) override {
     *handle = handles().request_null;
@@ -94,13 +98,19 @@ class MessageRequest final : public Request, public FreedMessage {
 
  private:
   friend class SparePool;
-  Completion poll_own(Pass& pass) {
+  [[gnu::always_inline]] Completion poll_own(Pass& pass) {
     bool is_done = transfer_.poll(pass);
     if (second_) [[unlikely]]
       is_done = second_->transfer.poll(pass) && is_done;
     if (!is_done) return Completion::pending;
     const bool has_failed = transfer_.has_failed() || (second_ && second_->transfer.has_failed());
     return has_failed ? Completion::failed : Completion::complete;
+  }
+  [[gnu::always_inline]] Completion poll_all(Pass& pass) {
+    const Completion completion = poll_own(pass);
+    if (is_over(completion) && any_freed()) [[unlikely]]
+      look_at_freed();
+    return completion;
   }
   static MessageRequest* make_slow(const Call& call, int* code);
   void forget_record() noexcept;
@@ -202,7 +212,7 @@ int post(const Call& call, const Peer& peer, MPI_Request* handle, Begin&& begin)
   if (!transfer.is_receive() && transfer.is_done() && give_completed_send(handle))
     request->give_back();
   else
-    request->activate(call, peer, handle);
+    request->activate(call.comm, peer, handle);
   return MPI_SUCCESS;
 }
 

@@ -3,14 +3,35 @@
 #include <string>
 
 #include "mpi/p2p/message_request.hpp"
+#include "mpi/requests/error.hpp"
 
 namespace larklane::mpi::p2p {
 namespace {
 
 using Mode = msg::Communicator::Mode;
 
-[[gnu::always_inline]] inline int send(const Call& call, msg::Communicator& owner, Mode mode,
-                                       const SendArguments& message) {
+/// A message that is complete once it is posted: good arguments, few bytes in one piece. False:
+/// look closer.
+[[gnu::always_inline]] inline bool is_eager(msg::Communicator& owner, Mode mode,
+                                            const SendArguments& message, msg::UserBytes* bytes) {
+  return mode == Mode::standard && can_send({owner, message.dest, message.tag}) &&
+         find_dense(message.buffer, message.count, message.datatype, bytes) &&
+         bytes->bytes <= owner.eager_bytes_max();
+}
+
+[[gnu::always_inline]] inline int send_eager(const char* name, MPI_Comm comm,
+                                             msg::Communicator& owner, const SendArguments& message,
+                                             msg::UserBytes bytes) {
+  const auto posted =
+      owner.send(message.dest, static_cast<std::uint32_t>(message.tag), bytes, Mode::standard);
+  if (!posted) [[unlikely]]
+    return Call{name, comm}.refuse(posted.error(), message.dest);
+  tally.note_sent(bytes.bytes);
+  return MPI_SUCCESS;
+}
+
+[[gnu::noinline]] int send_slow(const Call& call, msg::Communicator& owner, Mode mode,
+                                const SendArguments& message) {
   Transfer transfer;
   const int code = transfer.send(call, {owner, message.dest, message.tag}, mode, message.buffer,
                                  message.count, message.datatype);
@@ -21,50 +42,62 @@ using Mode = msg::Communicator::Mode;
   return raise_failed(call, transfer, "send to rank " + std::to_string(message.dest));
 }
 
-[[gnu::always_inline]] inline int isend(const Call& call, msg::Communicator& owner, Mode mode,
-                                        const SendArguments& message, MPI_Request* request) {
+// The slow functions get copies: so the usual path keeps its arguments in registers.
+
+[[gnu::always_inline]] inline int send(const char* name, MPI_Comm comm, msg::Communicator& owner,
+                                       Mode mode, const SendArguments& message) {
+  msg::UserBytes bytes;
+  if (is_eager(owner, mode, message, &bytes)) [[likely]]
+    return send_eager(name, comm, owner, message, bytes);
+  return send_slow({name, comm}, owner, mode, SendArguments(message));
+}
+
+[[gnu::noinline]] int isend_slow(const Call& call, msg::Communicator& owner, Mode mode,
+                                 const SendArguments& message, MPI_Request* request) {
   if (request == nullptr) [[unlikely]]
     return call.refuse(MPI_ERR_ARG, "request is a null pointer");
   const Peer to{owner, message.dest, message.tag};
-  Payload payload;
-  int code = check_send(call, to);
-  if (code == MPI_SUCCESS)
-    code = find_payload(call, message.buffer, message.count, message.datatype, &payload);
-  if (code != MPI_SUCCESS) [[unlikely]]
-    return code;
-  const bool is_eager =
-      mode == Mode::standard && !payload.is_scattered && payload.bytes <= owner.eager_bytes_max();
-  if (is_eager && give_completed_send(request)) {
-    Transfer transfer;
-    return transfer.send(call, to, mode, payload);
-  }
   return post(call, to, request, [&](Transfer& transfer) {
     return transfer.send(call, to, mode, message.buffer, message.count, message.datatype);
   });
 }
 
+[[gnu::always_inline]] inline int isend(const char* name, MPI_Comm comm, msg::Communicator& owner,
+                                        Mode mode, const SendArguments& message,
+                                        MPI_Request* request) {
+  msg::UserBytes bytes;
+  if (request != nullptr && is_eager(owner, mode, message, &bytes) && give_completed_send(request))
+      [[likely]]
+    return send_eager(name, comm, owner, message, bytes);
+  return isend_slow({name, comm}, owner, mode, SendArguments(message), request);
+}
+
 }  // namespace
 }  // namespace larklane::mpi::p2p
 
-namespace larklane::mpi::face {
+namespace larklane::mpi::face::direct {
 
 #define LARKLANE_SEND(Name, Count, mode)                                                         \
-  int Name(const Next& next, const void* buf, Count count, MPI_Datatype datatype, int dest,      \
-           int tag, MPI_Comm comm) {                                                             \
+  template <const Next& next>                                                                    \
+  int Name(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,               \
+           MPI_Comm comm) {                                                                      \
     msg::Communicator* const owner = p2p::owner_of(comm, dest);                                  \
     if (owner == nullptr) return p2p::forward(next.Name, buf, count, datatype, dest, tag, comm); \
-    return p2p::send({"MPI_" #Name, comm}, *owner, msg::Communicator::Mode::mode,                \
-                     {buf, count, datatype, dest, tag});                                         \
-  }
-#define LARKLANE_ISEND(Name, Count, mode)                                                   \
-  int Name(const Next& next, const void* buf, Count count, MPI_Datatype datatype, int dest, \
-           int tag, MPI_Comm comm, MPI_Request* request) {                                  \
-    msg::Communicator* const owner = p2p::owner_of(comm, dest);                             \
-    if (owner == nullptr)                                                                   \
-      return p2p::forward(next.Name, buf, count, datatype, dest, tag, comm, request);       \
-    return p2p::isend({"MPI_" #Name, comm}, *owner, msg::Communicator::Mode::mode,          \
-                      {buf, count, datatype, dest, tag}, request);                          \
-  }
+    return settle(p2p::send("MPI_" #Name, comm, *owner, msg::Communicator::Mode::mode,           \
+                            {buf, count, datatype, dest, tag}));                                 \
+  }                                                                                              \
+  LARKLANE_DIRECT_ENTRIES(Name)
+#define LARKLANE_ISEND(Name, Count, mode)                                                         \
+  template <const Next& next>                                                                     \
+  int Name(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, \
+           MPI_Request* request) {                                                                \
+    msg::Communicator* const owner = p2p::owner_of(comm, dest);                                   \
+    if (owner == nullptr)                                                                         \
+      return p2p::forward(next.Name, buf, count, datatype, dest, tag, comm, request);             \
+    return settle(p2p::isend("MPI_" #Name, comm, *owner, msg::Communicator::Mode::mode,           \
+                             {buf, count, datatype, dest, tag}, request));                        \
+  }                                                                                               \
+  LARKLANE_DIRECT_ENTRIES(Name)
 #define LARKLANE_EACH(Count, suffix)               \
   LARKLANE_SEND(Send##suffix, Count, standard)     \
   LARKLANE_SEND(Rsend##suffix, Count, standard)    \
@@ -76,4 +109,4 @@ namespace larklane::mpi::face {
 LARKLANE_EACH(int, )
 LARKLANE_EACH(MPI_Count, _c)
 
-}  // namespace larklane::mpi::face
+}  // namespace larklane::mpi::face::direct

@@ -11,20 +11,29 @@ namespace larklane::mpi::p2p {
 struct Tally {
   std::atomic<std::uint64_t> sent{0}, sent_bytes{0}, received{0}, received_bytes{0};
 
-  void note_sent(std::uint64_t bytes) noexcept { note(sent, sent_bytes, bytes); }
-  void note_received(std::uint64_t bytes) noexcept { note(received, received_bytes, bytes); }
+  void note_sent(std::uint64_t bytes) noexcept {
+    if (!is_counted_) [[unlikely]]
+      begin_slow();
+    note(sent, sent_bytes, bytes);
+  }
+  void note_received(std::uint64_t bytes) noexcept {
+    if (!is_counted_) [[unlikely]]
+      begin_slow();
+    note(received, received_bytes, bytes);
+  }
 
  private:
+  /// From now on it counts in tally_total(), also after its thread's end.
+  void begin_slow() noexcept;
   static void note(std::atomic<std::uint64_t>& messages, std::atomic<std::uint64_t>& all_bytes,
                    std::uint64_t bytes) noexcept {
     messages.store(messages.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     all_bytes.store(all_bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
   }
+
+  bool is_counted_ = false;  // the thread's own
 };
 inline thread_local constinit Tally tally;
-
-/// Before a thread's first message: its tally counts in tally_total(), also after its end.
-void count_this_thread() noexcept;
 
 /// Of all threads. Thread safety: immutable.
 struct TallyTotal {

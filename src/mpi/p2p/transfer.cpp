@@ -7,7 +7,6 @@
 #include "base/status_text.hpp"
 #include "mpi/p2p/message_request.hpp"
 #include "mpi/requests/error.hpp"
-#include "mpi/requests/status.hpp"
 #include "mpi/requests/waiting.hpp"
 #include "shm/copy.hpp"
 
@@ -80,23 +79,6 @@ int Transfer::receive(const Call& call, msg::Taken*& message, void* buffer, MPI_
   return MPI_SUCCESS;
 }
 
-Status Transfer::post_send(const Peer& to, msg::Communicator::Mode mode,
-                           msg::UserBytes from) noexcept {
-  auto posted = to.communicator.send(to.rank, static_cast<std::uint32_t>(to.tag), from, mode);
-  if (!posted) return posted.error();
-  tally.note_sent(from.bytes);
-  pending_ = *posted;
-  return {};
-}
-
-Status Transfer::post_receive(const Peer& from, msg::UserBytes to) noexcept {
-  auto posted = from.communicator.receive(source_of(from), tag_of(from), to);
-  if (!posted) return posted.error();
-  pending_ = *posted;
-  is_receive_ = true;
-  return {};
-}
-
 int Transfer::receive_null() noexcept {
   is_receive_ = true;
   outcome_.envelope = {MPI_PROC_NULL, static_cast<std::uint32_t>(MPI_ANY_TAG), 0};
@@ -130,15 +112,9 @@ int Transfer::failure_code(const std::string& description) const {
   return error_code(error_class_of(outcome_.status.code()), description + ": " + why);
 }
 
-void Transfer::fill(MPI_Status* status) const {
-  if (!is_wanted(status)) return;
-  if (!is_receive_ || outcome_.is_cancelled) {
-    set_empty(status);
-    if (outcome_.is_cancelled) set_cancelled(status);
-  } else {
-    set_received(status, outcome_.envelope.source, static_cast<int>(outcome_.envelope.tag),
-                 outcome_.envelope.bytes);
-  }
+void Transfer::fill_empty(MPI_Status* status) const {
+  set_empty(status);
+  if (outcome_.is_cancelled && is_wanted(status)) set_cancelled(status);
 }
 
 int raise_failed(const Call& call, const Transfer& transfer, const std::string& action) {

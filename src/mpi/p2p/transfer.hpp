@@ -11,6 +11,7 @@
 #include "mpi/p2p/call.hpp"
 #include "mpi/p2p/tally.hpp"
 #include "mpi/requests/request.hpp"
+#include "mpi/requests/status.hpp"
 #include "mpi/types/types.hpp"
 
 namespace larklane::mpi::p2p {
@@ -54,30 +55,37 @@ class Transfer {
   }
   /// Of bytes in one piece. @pre the arguments are good
   int send(const Call& call, const Peer& to, msg::Communicator::Mode mode, const Payload& payload) {
-    auto posted = to.communicator.send(to.rank, static_cast<std::uint32_t>(to.tag),
-                                       payload.user_bytes(), mode);
-    if (!posted) [[unlikely]]
-      return refuse(call, posted.error(), to.rank);
-    tally.note_sent(payload.bytes);
-    pending_ = *posted;
+    const Status posted = post_send(to, mode, payload.user_bytes());
+    if (!posted.ok()) [[unlikely]]
+      return refuse(call, posted, to.rank);
     if (pending_ == nullptr && packed_ != nullptr) packed_.reset();
     return MPI_SUCCESS;
   }
   int receive(const Call& call, const Peer& from, const Payload& payload) {
-    auto posted = from.communicator.receive(source_of(from), tag_of(from), payload.user_bytes());
-    if (!posted) [[unlikely]]
-      return refuse(call, posted.error(), from.rank);
-    pending_ = *posted;
-    is_receive_ = true;
-    return MPI_SUCCESS;
+    const Status posted = post_receive(from, payload.user_bytes());
+    return posted.ok() ? MPI_SUCCESS : refuse(call, posted, from.rank);
   }
   /// Of a matched message; it becomes null once it is used up. @return as above
   int receive(const Call& call, msg::Taken*& message, void* buffer, MPI_Count count,
               MPI_Datatype datatype);
 
   /// The same, without a noted error. @errors those of msg::Communicator
-  Status post_send(const Peer& to, msg::Communicator::Mode mode, msg::UserBytes from) noexcept;
-  Status post_receive(const Peer& from, msg::UserBytes to) noexcept;
+  Status post_send(const Peer& to, msg::Communicator::Mode mode, msg::UserBytes from) noexcept {
+    auto posted = to.communicator.send(to.rank, static_cast<std::uint32_t>(to.tag), from, mode);
+    if (!posted) [[unlikely]]
+      return posted.error();
+    tally.note_sent(from.bytes);
+    pending_ = *posted;
+    return {};
+  }
+  Status post_receive(const Peer& from, msg::UserBytes to) noexcept {
+    auto posted = from.communicator.receive(source_of(from), tag_of(from), to);
+    if (!posted) [[unlikely]]
+      return posted.error();
+    pending_ = *posted;
+    is_receive_ = true;
+    return {};
+  }
 
   /// From MPI_PROC_NULL: complete at once.
   int receive_null() noexcept;
@@ -106,7 +114,12 @@ class Transfer {
   /// The error code, without a note. @pre has_failed()
   int failure_code(const std::string& description) const;
   /// A receive: its message, a send: the empty status. Does nothing if the status is ignored.
-  void fill(MPI_Status* status) const;
+  void fill(MPI_Status* status) const {
+    if (!is_receive_ || outcome_.is_cancelled) [[unlikely]]
+      return fill_empty(status);
+    set_received(status, outcome_.envelope.source, static_cast<int>(outcome_.envelope.tag),
+                 outcome_.envelope.bytes);
+  }
   bool is_receive() const noexcept { return is_receive_; }
   /// The bytes that a receive has written; 0 for a send.
   std::uint64_t received_bytes() const noexcept {
@@ -125,6 +138,7 @@ class Transfer {
   int make_room(const Call& call, Payload& payload, MPI_Datatype datatype);
   int pack(const Call& call, Payload& payload, MPI_Datatype datatype);
   int refuse(const Call& call, Status status, int peer);
+  void fill_empty(MPI_Status* status) const;
   /// Takes the outcome, unpacks, gives the operation back.
   void end() {
     outcome_ = msg::outcome(*pending_);

@@ -14,6 +14,7 @@
 #include "mpi/abi/handles.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
+#include "mpi/p2p/auto_worlds.hpp"
 #include "mpi/p2p/buffered.hpp"
 #include "mpi/p2p/call.hpp"
 #include "mpi/p2p/hints.hpp"
@@ -56,6 +57,19 @@ std::uint64_t patience(int rank, std::uint64_t wait_ns) {
   std::uint64_t level = 0;
   for (; rank > 0; rank = Agreement::parent_of(rank)) ++level;
   return wait_ns / kLevels * (kLevels - level);
+}
+
+std::string own_title() {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  next_pmpi().Get_library_version(version, &length);
+  return mpi_title(version);
+}
+
+bool is_in_auto() {
+  int level = 0;
+  next_pmpi().Query_thread(&level);
+  return auto_owns(own_title(), level == MPI_THREAD_MULTIPLE);
 }
 
 /// Of the options by which both sides of a link choose alike. Objection::options names them.
@@ -174,7 +188,10 @@ void World::open(Process& process) {
   part::Engine* const engine = process.engine();
   if (engine == nullptr) return stay_native(process.why_unusable(), false);  // it has warned
   begin(process, engine->plane());
-  if (!decide(process)) return end_messages();
+  if (!decide(process)) {
+    close_all_communicators();  // the records of before the second vote
+    return end_messages();
+  }
   // relaxed: see is_owned()
   find_completed_send();
   int* tag_bound = nullptr;
@@ -199,6 +216,8 @@ bool World::decide(Process& process) {
     agreement_->object({Objection::unusable, rank_});
   else if (has_device_driver())
     agreement_->object({Objection::devices, rank_});
+  else if (process.config().p2p == "auto" && !is_in_auto())
+    agreement_->object({Objection::not_in_auto, rank_});
   else
     agreement_->agree(1);
   Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
@@ -223,7 +242,8 @@ bool World::decide(Process& process) {
     std::abort();  // MPICH's may return
   }
   const Reason reason = agreement_->reason();
-  stay_native(text_of(reason, wait_ns), lines_->speaks(reason));
+  const bool was_asked_for = process.config().p2p == "on";
+  stay_native(text_of(reason, wait_ns), was_asked_for && lines_->speaks(reason));
   return false;
 }
 
@@ -260,11 +280,7 @@ void World::open_record(Communicator& made, const Communicator::Members& members
   std::vector<int> ranks;
   for (const Member& member : members.peers) ranks.push_back(member.rank);
   auto opened = messages_->engine().open(made.recipe(), ranks, members.rank, hints);
-  if (opened) {
-    // relaxed: see `ordinary`
-    made.ordinary.store(*opened, std::memory_order_relaxed);
-    return;
-  }
+  if (opened) return open_ordinary(made, **opened);
   log_error("no memory for a communicator's messages: the job is aborted");  // not native alone
   next_pmpi().Abort(handles().comm_world, 1);
 }
@@ -332,20 +348,9 @@ void closed() { World::get().close(); }
 
 msg::Engine& engine() noexcept { return World::get().engine(); }
 
-msg::Communicator* detail::record_slow(MPI_Comm comm) noexcept {
-  count_this_thread();
-  // relaxed: see communicator_epoch. Before the look-up: a change meanwhile makes it stale.
-  const std::uint64_t epoch = communicator_epoch.load(std::memory_order_relaxed);
-  const auto found = find_communicator(comm);
-  // relaxed: see `ordinary`
-  LastRecord& last = last_record_of(comm);
-  last = {epoch, comm, found ? found->ordinary.load(std::memory_order_relaxed) : nullptr};
-  return last.found;
-}
-
 void finish_all(MPI_Comm comm) {
   if (!is_owned()) return;
-  msg::Communicator* const ours = record(comm);
+  msg::Communicator* const ours = find_ordinary(comm);
   while (ours != nullptr && !ours->are_sends_over()) {
     if (ours->progress() != 0) continue;
     Process::get().poke_native();
@@ -370,6 +375,10 @@ void Creation::open(Communicator& made, Communicator* like, MPI_Info info) const
            members.inter ? "remote processes" : "processes",
            hints.no_any_source ? ", no any source" : "", hints.no_any_tag ? ", no any tag" : "",
            hints.allow_overtaking ? ", overtaking" : "");
+}
+
+bool may_be_owned(const Config& config) {
+  return config.p2p == "on" || (config.p2p == "auto" && auto_may_own(own_title()));
 }
 
 std::string ownership_text() { return World::get().ownership_text(); }

@@ -23,33 +23,11 @@ extern std::atomic<bool> is_owned;
 /// its messages.
 inline bool is_owned() noexcept { return detail::is_owned.load(std::memory_order_relaxed); }
 
+/// Would this process let Larklane carry them? Before the MPI is open, too.
+bool may_be_owned(const Config& config);
+
 /// The engine of the world's messages. @pre is_owned()
 msg::Engine& engine() noexcept;
-
-namespace detail {
-struct LastRecord {
-  std::uint64_t epoch = 0;
-  MPI_Comm comm{};
-  msg::Communicator* found = nullptr;
-};
-/// Of a thread's last communicators, by their handles' bits.
-inline constexpr std::size_t kLastRecords = 8;
-inline thread_local constinit LastRecord last_records[kLastRecords];
-inline LastRecord& last_record_of(MPI_Comm comm) noexcept {
-  constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15u;
-  return last_records[handle_bits(comm) * kSpread >> 61];  // 3 bits
-}
-msg::Communicator* record_slow(MPI_Comm comm) noexcept;
-}  // namespace detail
-
-/// The engine's communicator of a handle; null: its messages are the MPI's. @pre is_owned()
-inline msg::Communicator* record(MPI_Comm comm) noexcept {
-  const detail::LastRecord& last = detail::last_record_of(comm);
-  // relaxed: see communicator_epoch
-  if (last.comm == comm && last.epoch == communicator_epoch.load(std::memory_order_relaxed))
-    return last.found;
-  return detail::record_slow(comm);
-}
 
 /// Around the MPI's constructor of a communicator, and the open() of its result. The result's
 /// messages are ours if the parent's are. Thread safety: single-owner.

@@ -67,13 +67,18 @@ class Batch {
  public:
   Batch(int count, const MPI_Request* requests) : count_(count), natives_(count), ours_(count) {
     for (int i = 0; i < count; ++i) {
-      ours_[i] = find_carrier(requests[i]);
-      natives_[i] = ours_[i] == nullptr ? requests[i] : handles().request_null;
-      if (natives_[i] != handles().request_null) ++native_count_;
+      Request* const ours = find_carrier(requests[i]);
+      ours_[i] = ours;
+      natives_[i] = ours == nullptr ? requests[i] : handles().request_null;
+      if (ours != nullptr) continue;
+      are_all_ours_ = false;
+      if (requests[i] != handles().request_null) ++native_count_;
     }
   }
 
   int count() const noexcept { return count_; }
+  /// No entry is the MPI's, or null.
+  bool are_all_ours() const noexcept { return are_all_ours_; }
   /// The number of the MPI's entries that are not null.
   int native_count() const noexcept { return native_count_; }
   MPI_Request* natives() noexcept { return natives_.data(); }
@@ -101,6 +106,7 @@ class Batch {
  private:
   int count_;
   int native_count_ = 0;
+  bool are_all_ours_ = true;
   Scratch<MPI_Request> natives_;
   Scratch<Request*> ours_;
 };

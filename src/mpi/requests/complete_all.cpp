@@ -52,6 +52,7 @@ class Rounds {
 
 /// Replaces the MPI's call where no request is the MPI's.
 int set_empty_but_ours(const Batch& batch, MPI_Status* statuses) {
+  if (batch.are_all_ours()) return MPI_SUCCESS;
   for (int i = 0; i < batch.count(); ++i) {
     if (batch.ours(i) == nullptr) set_empty(status_at(statuses, i));
   }
@@ -68,9 +69,10 @@ int call_native_if_any(Batch& batch, MPI_Request* requests, MPI_Status* statuses
 /// Ends our rounds after all requests, the MPI's and ours, have completed without a failure.
 int commit(const Batch& batch, const Rounds& rounds, MPI_Request* requests, MPI_Status* statuses) {
   for (int i = 0; i < batch.count(); ++i) {
-    if (batch.ours(i) == nullptr) continue;
-    if (is_over(rounds[i]))
-      finish_round(*batch.ours(i), rounds[i], requests + i, status_at(statuses, i));
+    Request* const ours = batch.ours(i);
+    if (ours == nullptr) continue;
+    if (rounds[i] == Completion::complete)
+      ours->end(requests + i, status_at(statuses, i));
     else
       set_empty(status_at(statuses, i));
   }

@@ -15,6 +15,28 @@ int finish(Request& ours, Completion completion, MPI_Request* handle, MPI_Status
   return failure.code == MPI_SUCCESS ? MPI_SUCCESS : raise_code_at(failure.target, failure.code);
 }
 
+/// After a failure, or of an inactive request.
+[[gnu::noinline]] int test_slow(Request& ours, Completion completion, MPI_Request* request,
+                                MPI_Status* status) {
+  if (completion == Completion::failed) return finish(ours, completion, request, status);
+  set_empty(status);
+  return MPI_SUCCESS;
+}
+
+[[gnu::noinline]] int wait_slow(Request& ours, MPI_Request* request, MPI_Status* status) {
+  Waiting waiting;
+  Pass pass;
+  Completion completion = ours.poll(pass);
+  while (completion == Completion::pending) {
+    waiting.idle(pass);
+    pass = {};
+    completion = ours.poll(pass);
+  }
+  if (completion != Completion::inactive) return finish(ours, completion, request, status);
+  set_empty(status);
+  return MPI_SUCCESS;
+}
+
 /// Polls once. Completes *flag and *status if the request is inactive or pending.
 Completion poll_once(Request& ours, int* flag, MPI_Status* status) {
   Pass pass;
@@ -34,47 +56,40 @@ Completion poll_once(Request& ours, int* flag, MPI_Status* status) {
 
 namespace larklane::mpi::face {
 
-int Wait(const Next& next, MPI_Request* request, MPI_Status* status) {
-  if (no_carriers()) [[likely]]
-    return next.Wait(request, status);
+template <const Next& next>
+int direct::Wait(MPI_Request* request, MPI_Status* status) {
   Request* const ours = find_carrier_at(request);
   if (ours == nullptr) return next.Wait(request, status);
   if (any_null(status)) [[unlikely]]
-    return raise_null("MPI_Wait");
+    return settle(raise_null("MPI_Wait"));
   Pass pass;
-  Completion completion = ours->poll(pass);
-  if (completion == Completion::pending) {
-    Waiting waiting;
-    do {
-      waiting.idle(pass);
-      pass = {};
-      completion = ours->poll(pass);
-    } while (completion == Completion::pending);
-  }
-  if (completion == Completion::inactive) {
-    set_empty(status);
+  if (ours->try_end(pass, request, status) == Completion::complete) [[likely]]
     return MPI_SUCCESS;
-  }
-  return finish(*ours, completion, request, status);
+  return settle(wait_slow(*ours, request, status));
 }
+LARKLANE_DIRECT_ENTRIES(direct::Wait)
 
-int Test(const Next& next, MPI_Request* request, int* flag, MPI_Status* status) {
-  if (no_carriers()) [[likely]]
-    return next.Test(request, flag, status);
+template <const Next& next>
+int direct::Test(MPI_Request* request, int* flag, MPI_Status* status) {
   Request* const ours = find_carrier_at(request);
   if (ours == nullptr) {
     Process::get().help();  // as in help_before_native()
     return next.Test(request, flag, status);
   }
   if (any_null(status, flag)) [[unlikely]]
-    return raise_null("MPI_Test");
-  const Completion completion = poll_once(*ours, flag, status);
-  return is_over(completion) ? finish(*ours, completion, request, status) : MPI_SUCCESS;
+    return settle(raise_null("MPI_Test"));
+  Pass pass;
+  const Completion completion = ours->try_end(pass, request, status);
+  *flag = completion != Completion::pending ? 1 : 0;
+  if (completion == Completion::pending)
+    poke_now_and_then();
+  else if (completion != Completion::complete) [[unlikely]]
+    return settle(test_slow(*ours, completion, request, status));
+  return MPI_SUCCESS;
 }
+LARKLANE_DIRECT_ENTRIES(direct::Test)
 
 int Request_get_status(const Next& next, MPI_Request request, int* flag, MPI_Status* status) {
-  if (no_carriers()) [[likely]]
-    return next.Request_get_status(request, flag, status);
   Request* const ours = find_carrier(request);
   if (ours == nullptr) return next.Request_get_status(request, flag, status);
   if (any_null(status, flag)) [[unlikely]]

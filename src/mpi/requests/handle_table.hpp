@@ -119,4 +119,11 @@ class HandleTable {
   std::vector<std::unique_ptr<Slot[]>> slots_;
 };
 
+/// A table that is never destroyed: MPI calls may come from exit handlers.
+union LastingHandleTable {
+  constexpr LastingHandleTable() noexcept : table() {}
+  ~LastingHandleTable() {}
+  HandleTable table;
+};
+
 }  // namespace larklane::mpi

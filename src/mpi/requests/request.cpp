@@ -5,7 +5,7 @@
 namespace larklane::mpi {
 
 namespace detail {
-constinit CarrierTable carriers;
+constinit LastingHandleTable carriers;
 constinit std::atomic<std::size_t> carrier_count{0};
 }  // namespace detail
 

@@ -66,6 +66,17 @@ class Request {
   /// After `complete` or `failed`: ends the round. A persistent request becomes inactive. Another
   /// one ends, `*handle` becomes MPI_REQUEST_NULL, and the object must not be used again.
   virtual void finish(MPI_Request* handle) = 0;
+  /// After `complete`: fill() and finish() in one call.
+  virtual void end(MPI_Request* handle, MPI_Status* status) {
+    fill(status);
+    finish(handle);
+  }
+  /// As poll(), and ends the round if it is complete.
+  virtual Completion try_end(Pass& pass, MPI_Request* handle, MPI_Status* status) {
+    const Completion completion = poll(pass);
+    if (completion == Completion::complete) end(handle, status);
+    return completion;
+  }
   /// Begins a round. @errors kAlreadyActive; kWrongKind: not persistent
   virtual Status start() = 0;
   /// MPI_Cancel. @return an MPI error code, noted for settle()
@@ -91,13 +102,7 @@ class Request {
 };
 
 namespace detail {
-/// Never destroyed: MPI calls may come from exit handlers.
-union CarrierTable {
-  constexpr CarrierTable() noexcept : table() {}
-  ~CarrierTable() {}
-  HandleTable table;
-};
-extern constinit CarrierTable carriers;
+extern constinit LastingHandleTable carriers;
 extern constinit std::atomic<std::size_t> carrier_count;
 }  // namespace detail
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -13,7 +14,7 @@
 namespace larklane::mpi {
 
 namespace detail {
-constinit std::atomic<std::uint64_t> type_epoch{1};
+constinit LastingHandleTable plain_types;  // changes with map_mutex held
 }
 namespace {
 
@@ -31,11 +32,24 @@ struct Cache {
   int keyval = MPI_KEYVAL_INVALID;  // guarded by flatten_mutex
 
   std::mutex map_mutex;
+  /// The object of a datatype. Its destructor runs before the handle can name another one.
+  struct Kept {
+    MPI_Datatype datatype;
+    FlatType type;
+    std::unique_ptr<PlainType> plain;  // null: not in plain_types
+
+    Kept(MPI_Datatype handle, FlatType flat) noexcept : datatype(handle), type(std::move(flat)) {}
+    Kept(Kept&&) noexcept = default;
+    Kept& operator=(Kept&&) = delete;
+    ~Kept() {
+      if (plain != nullptr) detail::plain_types.table.remove(handle_bits(datatype));
+    }
+  };
   // guarded by map_mutex
   std::uintptr_t last_number = 0;
-  std::unordered_map<std::uintptr_t, FlatType> types;
+  std::unordered_map<std::uintptr_t, Kept> types;
   /// A predefined type keeps its handle until the MPI is closed. These are few.
-  std::vector<std::pair<MPI_Datatype, FlatType>> predefined;
+  std::vector<Kept> predefined;
 };
 
 Cache& cache() noexcept {
@@ -49,28 +63,22 @@ int copy_nothing(MPI_Datatype, int, void*, void*, void*, int* flag) {
 }
 
 int forget(MPI_Datatype, int, void* number, void*) {
-  detail::type_epoch.fetch_add(1, std::memory_order_relaxed);  // see type_epoch
-  FlatType dropped;
   const std::scoped_lock lock(cache().map_mutex);
-  auto& types = cache().types;
-  if (const auto found = types.find(reinterpret_cast<std::uintptr_t>(number));
-      found != types.end()) {
-    dropped = std::move(found->second);
-    types.erase(found);
-  }
+  cache().types.erase(reinterpret_cast<std::uintptr_t>(number));
   return MPI_SUCCESS;
 }
 
-/// Has no map if the datatype has not been flattened.
-FlatType find_locked(MPI_Datatype datatype) {
+/// use(Kept&), with map_mutex held, if the datatype has been flattened.
+template <class Use>
+void with_flattened_locked(MPI_Datatype datatype, Use&& use) {
   void* number = nullptr;
   int flag = 0;
   if (next_pmpi().Type_get_attr(datatype, cache().keyval, &number, &flag) != MPI_SUCCESS ||
       flag == 0)
-    return {};
+    return;
   const std::scoped_lock lock(cache().map_mutex);
   const auto found = cache().types.find(reinterpret_cast<std::uintptr_t>(number));
-  return found == cache().types.end() ? FlatType{} : found->second;
+  if (found != cache().types.end()) use(found->second);
 }
 
 void keep_locked(MPI_Datatype datatype, const FlatType& type) {
@@ -78,7 +86,7 @@ void keep_locked(MPI_Datatype datatype, const FlatType& type) {
   {
     const std::scoped_lock lock(cache().map_mutex);
     number = ++cache().last_number;
-    cache().types.emplace(number, type);
+    cache().types.try_emplace(number, datatype, type);
   }
   void* const value = reinterpret_cast<void*>(number);
   if (next_pmpi().Type_set_attr(datatype, cache().keyval, value) != MPI_SUCCESS)
@@ -91,12 +99,14 @@ bool has_keyval_locked() {
          next_pmpi().Type_create_keyval(copy_nothing, forget, &keyval, nullptr) == MPI_SUCCESS;
 }
 
-/// Has no map if the datatype is not predefined, or has not been flattened.
-FlatType find_predefined(MPI_Datatype datatype) {
+/// use(Kept&), with map_mutex held. False: the datatype is not predefined, or not yet flattened.
+template <class Use>
+bool with_predefined(MPI_Datatype datatype, Use&& use) {
   const std::scoped_lock lock(cache().map_mutex);
-  const auto& known = cache().predefined;
-  const auto found = std::ranges::find(known, datatype, [](const auto& one) { return one.first; });
-  return found == known.end() ? FlatType{} : found->second;
+  const auto found = std::ranges::find(cache().predefined, datatype, &Cache::Kept::datatype);
+  if (found == cache().predefined.end()) return false;
+  use(*found);
+  return true;
 }
 
 Result<FlatType> flatten_predefined(MPI_Datatype datatype, std::string* problem) {
@@ -107,48 +117,51 @@ Result<FlatType> flatten_predefined(MPI_Datatype datatype, std::string* problem)
   return flat;
 }
 
-bool is_kept(MPI_Datatype datatype) {
-  if (find_predefined(datatype).map) return true;
+/// use(Kept&), with map_mutex held, if the cache keeps the datatype.
+template <class Use>
+void with_kept(MPI_Datatype datatype, Use&& use) {
+  if (with_predefined(datatype, use)) return;
   const std::scoped_lock lock(cache().flatten_mutex);
-  return has_keyval_locked() && find_locked(datatype).map;
+  if (has_keyval_locked()) with_flattened_locked(datatype, use);
 }
 
 }  // namespace
 
 Result<FlatType> flatten_once(MPI_Datatype datatype, std::string* problem) {
-  if (FlatType known = find_predefined(datatype); known.map) return known;
+  FlatType known;
+  const auto copy = [&known](const Cache::Kept& kept) { known = kept.type; };
+  if (with_predefined(datatype, copy)) return known;
   if (is_predefined(combiner_of(datatype))) return flatten_predefined(datatype, problem);
   const std::scoped_lock lock(cache().flatten_mutex);
   if (!has_keyval_locked()) return flatten(datatype, problem);
-  if (FlatType known = find_locked(datatype); known.map) return known;
+  with_flattened_locked(datatype, copy);
+  if (known.map) return known;
   auto flat = flatten(datatype, problem);
   if (flat) keep_locked(datatype, *flat);
   return flat;
 }
 
-const PlainType* detail::plain_type_slow(MPI_Datatype datatype, std::string* problem) {
-  // Before the look-up: a change meanwhile makes the entry stale. relaxed: see type_epoch
-  const std::uint64_t epoch = type_epoch.load(std::memory_order_relaxed);
+std::optional<PlainType> make_plain_type(MPI_Datatype datatype, std::string* problem) {
   MPI_Request carrier;
   if (make_carrier(0, datatype, &carrier) != MPI_SUCCESS) {
     *problem = "the datatype is not committed";
-    return nullptr;
+    return std::nullopt;
   }
-  mpi::next_pmpi().Request_free(&carrier);
+  next_pmpi().Request_free(&carrier);
   auto flat = flatten_once(datatype, problem);
-  if (!flat) return nullptr;
+  if (!flat) return std::nullopt;
   const Typemap& map = *flat->map;
-  const std::uint64_t bits = handle_bits(datatype);
-  LastType& last = last_types[(bits ^ bits >> 6) % kLastTypes];
-  // Of a type that the cache does not keep it would not learn the end: no later look-up hits.
-  last = {is_kept(datatype) ? epoch : 0,
-          datatype,
-          {map.size_bytes(), flat->first_byte, map.root().node == kDense, map.is_dense()}};
-  return &last.type;
+  const PlainType made{static_cast<std::int64_t>(map.size_bytes()), flat->first_byte,
+                       map.root().node == kDense, map.is_dense()};
+  with_kept(datatype, [&made](Cache::Kept& kept) {
+    if (kept.plain != nullptr) return;
+    kept.plain = std::make_unique<PlainType>(made);
+    detail::plain_types.table.insert(handle_bits(kept.datatype), kept.plain.get());
+  });
+  return made;
 }
 
 void forget_datatypes() noexcept {
-  detail::type_epoch.fetch_add(1, std::memory_order_relaxed);  // see type_epoch
   const std::scoped_lock lock(cache().flatten_mutex, cache().map_mutex);
   cache().types.clear();
   cache().predefined.clear();

@@ -29,8 +29,6 @@ struct Registry {
     return *registry;
   }
   std::shared_ptr<Communicator> find_locked(MPI_Comm comm);
-  // relaxed: see communicator_epoch
-  static void begin_epoch() { communicator_epoch.fetch_add(1, std::memory_order_relaxed); }
 };
 
 std::shared_ptr<Communicator> Registry::find_locked(MPI_Comm comm) {
@@ -92,7 +90,9 @@ std::vector<Member> members_of(MPI_Group group, const Foreigners* foreigners) {
 
 }  // namespace
 
-std::atomic<std::uint64_t> communicator_epoch{1};
+namespace detail {
+constinit LastingHandleTable ordinary_carriers;  // changes with the registry's mutex held
+}
 
 Foreigners::~Foreigners() {
   MPI_Group freed = group;
@@ -199,8 +199,15 @@ std::shared_ptr<Communicator> remember_communicator(MPI_Comm comm, const Context
   Registry& registry = Registry::get();
   const std::scoped_lock lock(registry.mutex);
   registry.by_handle[handle_bits(comm)] = communicator;
-  Registry::begin_epoch();
+  detail::ordinary_carriers.table.remove(handle_bits(comm));  // of one in `closing`
   return communicator;
+}
+
+void open_ordinary(Communicator& made, msg::Communicator& carrier) {
+  const std::scoped_lock lock(Registry::get().mutex);
+  // relaxed: see `ordinary`
+  made.ordinary.store(&carrier, std::memory_order_relaxed);
+  detail::ordinary_carriers.table.insert(handle_bits(made.error_target()), &carrier);
 }
 
 void remember_meeting(MPI_Comm intercomm, const Meeting& meeting, ForeignersPtr others) {
@@ -229,7 +236,6 @@ std::shared_ptr<Communicator> forget_communicator(MPI_Comm comm) {
     // relaxed: see `ordinary`
     if (forgotten->ordinary.load(std::memory_order_relaxed) != nullptr)
       registry.closing[handle_bits(comm)] = forgotten;
-    Registry::begin_epoch();
   }
   // relaxed: see `ordinary`
   if (forgotten->ordinary.load(std::memory_order_relaxed) != nullptr) {
@@ -247,7 +253,6 @@ void restore_communicator(MPI_Comm comm, std::shared_ptr<Communicator> forgotten
   const std::scoped_lock lock(registry.mutex);
   registry.closing.erase(handle_bits(comm));
   registry.by_handle[handle_bits(comm)].swap(forgotten);
-  Registry::begin_epoch();
 }
 
 void end_communicator(MPI_Comm comm, const std::shared_ptr<Communicator>& forgotten) {
@@ -262,7 +267,8 @@ void end_communicator(MPI_Comm comm, const std::shared_ptr<Communicator>& forgot
     const auto found = registry.closing.find(handle_bits(comm));
     if (found != registry.closing.end() && found->second == forgotten)
       registry.closing.erase(found);
-    Registry::begin_epoch();
+    HandleTable& carriers = detail::ordinary_carriers.table;
+    if (carriers.find(handle_bits(comm)) == ordinary) carriers.remove(handle_bits(comm));
   }
   p2p::forget_buffer(*ordinary);
   ordinary->close();
@@ -274,8 +280,10 @@ void close_all_communicators() {
     Registry& registry = Registry::get();
     const std::scoped_lock lock(registry.mutex);
     for (const auto* const records : {&registry.by_handle, &registry.closing})
-      for (const auto& [handle, record] : *records) all.push_back(record);
-    Registry::begin_epoch();
+      for (const auto& [handle, record] : *records) {
+        all.push_back(record);
+        detail::ordinary_carriers.table.remove(handle);
+      }
   }
   for (const auto& record : all)
     // relaxed: see `ordinary`
@@ -289,7 +297,6 @@ void forget_all_communicators() {
   registry.by_handle.clear();
   registry.closing.clear();
   registry.uses.clear();
-  Registry::begin_epoch();
 }
 
 }  // namespace larklane::mpi

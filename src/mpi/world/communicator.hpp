@@ -12,6 +12,7 @@
 
 #include "base/address.hpp"
 #include "mpi/abi/handles.hpp"
+#include "mpi/requests/handle_table.hpp"
 #include "mpi/world/context_id.hpp"
 #include "mpi/world/member.hpp"
 
@@ -96,7 +97,7 @@ class Communicator {
   void reattach(MPI_Comm handle);
   std::atomic<std::uint32_t> request_count{0};
   /// Carries its ordinary messages; null: the MPI does. relaxed: it is written before the program
-  /// gets the handle, and after its last use.
+  /// gets the handle, and after its last use. See open_ordinary().
   std::atomic<msg::Communicator*> ordinary{nullptr};
 
  private:
@@ -163,9 +164,15 @@ std::shared_ptr<Communicator> forget_communicator(MPI_Comm comm);
 /// The MPI has freed the communicator of the handle: closes its ordinary messages, if they are
 /// ours. @param forgotten  of forget_communicator()
 void end_communicator(MPI_Comm comm, const std::shared_ptr<Communicator>& forgotten);
-/// Changes with each handle that gets or loses a record. relaxed: a thread that uses a new handle
-/// has synchronised with the thread that made it.
-extern std::atomic<std::uint64_t> communicator_epoch;
+/// From now on `carrier` carries the communicator's ordinary messages.
+void open_ordinary(Communicator& made, msg::Communicator& carrier);
+namespace detail {
+extern constinit LastingHandleTable ordinary_carriers;  // by the communicator's handle
+}
+/// The carrier of a communicator's ordinary messages; null: the MPI carries them.
+inline msg::Communicator* find_ordinary(MPI_Comm comm) noexcept {
+  return static_cast<msg::Communicator*>(detail::ordinary_carriers.table.find(handle_bits(comm)));
+}
 /// Restores the record of a communicator that the MPI has not freed: its ordinals continue.
 void restore_communicator(MPI_Comm comm, std::shared_ptr<Communicator> forgotten);
 void forget_all_communicators();

@@ -134,7 +134,7 @@ bool Process::prepare() {
 /// MPI's exchange, or never.
 void Process::listen_for_ballots_locked() {
   wants_messages_ = false;
-  if (config_.p2p != "on") return;  // `auto` owns nothing yet: base/p2p_auto.def
+  if (!p2p::may_be_owned(config_)) return;
   if (!has_message_calls())
     return log_warn(
         "p2p is on, but liblarklane_preload.so leaves messages to the MPI; remedy: larklane run, "

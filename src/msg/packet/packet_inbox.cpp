@@ -36,10 +36,10 @@ Result<std::unique_ptr<PacketInbox>> PacketInbox::create(net::Fabric& fabric, Ri
 }
 
 [[gnu::noinline]] Result<bool> PacketInbox::grow_slow(const RecordHead& head) noexcept {
-  if (head.stamp != stamp_of(head_, generation_) || cells_ == shape_.cells ||
+  if (head.stamp != stamp_of(head_, generation_) || cells() == shape_.cells ||
       head.freed_and_bytes != RecordHead::kMarkBytes)
     return Errc::kProtocol;
-  cells_ = shape_.cells;
+  cells_.store(shape_.cells, std::memory_order_relaxed);
   untold_max_ = shape_.untold_max();
   head_ = shape_.grown_position(head_);
   is_followed_ = false;

@@ -60,7 +60,7 @@ class PacketInbox final {
   bool is_first_word_last() const noexcept { return is_first_word_last_; }
   /// Has the record at the head arrived, and is it not held? @pre is_first_word_last()
   bool has_seen() const noexcept { return is_at_head() && !is_held_; }
-  /// Is there nothing at the head, neither new nor held? Thread-safe: a hint. relaxed, both: the
+  /// Is there nothing at the head, neither new nor held? Thread-safe: a hint. relaxed, all: the
   /// delivery looks again. @pre is_first_word_last()
   bool looks_empty() const noexcept {
 #ifdef LARKLANE_TSAN
@@ -68,7 +68,7 @@ class PacketInbox final {
 #endif
     const std::uint64_t head = freed_.load(std::memory_order_relaxed);
     const std::uint64_t word =
-        std::atomic_ref(lines_[1 + shape_.index_of(head)].words[0]).load(std::memory_order_relaxed);
+        std::atomic_ref(lines_[1 + index_of(head)].words[0]).load(std::memory_order_relaxed);
     return static_cast<std::uint32_t>(word) != stamp_of(head, generation_);
   }
   /// As arrive(), for up to `most` records at the head that have arrived. @pre as has_seen()
@@ -99,7 +99,7 @@ class PacketInbox final {
   /// Most freed cells that may be unreported.
   std::uint32_t untold_max() const noexcept { return untold_max_; }
   /// Cells in use.
-  std::uint32_t cells() const noexcept { return cells_; }
+  std::uint32_t cells() const noexcept { return cells_.load(std::memory_order_relaxed); }
   /// The credit word: the peer has freed its ring up to there. acquire: pairs with the network's
   /// store, and so with the peer's reads before it.
   std::uint64_t credit() const noexcept {
@@ -122,7 +122,7 @@ class PacketInbox final {
   PacketInbox(RingShape shape, std::uint32_t generation, bool is_first_word_last);
 
   std::uint32_t index_of(std::uint64_t position) const noexcept {
-    return RingShape::index_in(cells_, position);
+    return RingShape::index_in(cells(), position);
   }
   bool is_at_head() const noexcept {
     // acquire: of the record; pairs with the network's store of its first word.
@@ -160,9 +160,9 @@ class PacketInbox final {
     do {
       // The peer can't have seen the credit of cells freed in this loop.
       if (head_ - first >= shape_.cells) return Errc::kProtocol;
-      const std::uint32_t cells = cells_;
+      const std::uint32_t used = cells();
       auto delivered = deliver_head(deliver);
-      if (cells_ != cells) first = head_;  // positions were left out
+      if (cells() != used) first = head_;  // positions were left out
       if (!delivered) return delivered.error();
       if (!*delivered) {
         is_held_ = true;
@@ -199,7 +199,7 @@ class PacketInbox final {
   const RingShape shape_;
   const std::uint32_t generation_;
   const bool is_first_word_last_;
-  std::uint32_t cells_;  // in use
+  std::atomic<std::uint32_t> cells_;  // in use; relaxed: looks_empty() takes a hint of it
   std::uint32_t untold_max_;
   std::uint64_t head_;
   bool is_held_ = false;                    // the record at the head, which has no mark

@@ -23,13 +23,6 @@ MatchKey key_of(int from, std::int64_t tag) noexcept {
 
 }  // namespace
 
-Outcome outcome(const Pending& pending) noexcept {
-  const Completion& completion = pending.completion;
-  return {completion.status,
-          {completion.rank, static_cast<std::uint32_t>(completion.tag), completion.bytes},
-          pending.is_cancelled};
-}
-
 void release(Pending& pending) noexcept { pending.home->give_back(pending); }
 
 std::uint32_t progress(const Pending& waits_for) noexcept {
@@ -122,20 +115,29 @@ inline std::uint32_t Communicator::way_of(std::int64_t tag) const noexcept {
 // --- sends --------------------------------------------------------------------------------------
 
 Result<Pending*> Communicator::send(int to, std::uint32_t tag, UserBytes from, Mode mode) noexcept {
-  Way* const way = find_way(way_of(tag));
+  // acquire: pairs with make_way_slow()
+  Way* const way = ways_[way_of(tag)].load(std::memory_order_acquire);
   if (way == nullptr) [[unlikely]]
-    return Errc::kNoMemory;
+    return send_first_slow(to, tag, from, mode);
   Route& route = way->routes[static_cast<std::size_t>(to)];
   // acquire: pairs with announce_slow()'s release.
-  Connection* connection = route.connection.load(std::memory_order_acquire);
-  if (connection == nullptr) [[unlikely]] {
-    auto announced = announce_slow(*way, to);
-    if (!announced) return announced.error();
-    connection = *announced;
-  }
+  Connection* const connection = route.connection.load(std::memory_order_acquire);
+  if (connection == nullptr) [[unlikely]]
+    return send_first_slow(to, tag, from, mode);
   if (from.bytes > eager_bytes_max_) return connection->offer(route.number, tag, from);
   if (mode == Mode::synchronous) return connection->send_synchronous(route.number, tag, from);
   return connection->send(route.number, tag, from);
+}
+
+/// The first message to a peer by a way.
+[[gnu::noinline]] Result<Pending*> Communicator::send_first_slow(int to, std::uint32_t tag,
+                                                                 UserBytes from,
+                                                                 Mode mode) noexcept {
+  Way* const way = find_way(way_of(tag));
+  if (way == nullptr) return Errc::kNoMemory;
+  auto announced = announce_slow(*way, to);
+  if (!announced) return announced.error();
+  return send(to, tag, from, mode);
 }
 
 // --- receives -----------------------------------------------------------------------------------

@@ -52,7 +52,12 @@ struct Outcome {
   bool is_cancelled;
 };
 /// @pre is_done()
-Outcome outcome(const Pending& pending) noexcept;
+inline Outcome outcome(const Pending& pending) noexcept {
+  const Completion& completion = pending.completion;
+  return {completion.status,
+          {completion.rank, static_cast<std::uint32_t>(completion.tag), completion.bytes},
+          pending.is_cancelled};
+}
 /// Gives it back to its lane. @pre is_done(); no other thread uses it, cancel() included
 void release(Pending& pending) noexcept;
 /// By a thread that waits for it: a turn of its lane, then now and then of the others. If the last
@@ -171,6 +176,7 @@ class Communicator final {
   }
   Way* make_way_slow(std::uint32_t index) noexcept;
   Result<Connection*> announce_slow(Way& way, int to) noexcept;
+  Result<Pending*> send_first_slow(int to, std::uint32_t tag, UserBytes from, Mode mode) noexcept;
   /// Null: memory ran out.
   MatchingEngine* matching() noexcept {
     // acquire: pairs with make_matching_slow()'s release.

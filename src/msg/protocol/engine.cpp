@@ -260,11 +260,13 @@ Connection* Engine::connection_of_link(int rank, std::uint32_t number) noexcept 
 
 template <class Visit>
 void Engine::for_each_connection(Visit&& visit) const {
-  for (std::uint32_t i = 0; i < page_count(options_.size, kPagePeers); ++i) {
-    const Page* const page = pages_[i].load(std::memory_order_acquire);  // as in find_peer()
+  const auto size = static_cast<std::uint32_t>(options_.size);
+  for (std::uint32_t first = 0; first < size; first += kPagePeers) {
+    // acquire, here and below: as in find_peer()
+    const Page* const page = pages_[first / kPagePeers].load(std::memory_order_acquire);
     if (page == nullptr) continue;
-    for (const std::atomic<Peer*>& of_page : *page) {
-      const Peer* const peer = of_page.load(std::memory_order_acquire);  // as in find_peer()
+    for (std::uint32_t at = 0; at < std::min(kPagePeers, size - first); ++at) {
+      const Peer* const peer = (*page)[at].load(std::memory_order_acquire);
       if (peer == nullptr) continue;
       for (std::uint32_t number = 0; number < vci::VciPool::kCountMax; ++number)
         // acquire: as in find_connection()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <utility>
 
 #include "part/request.hpp"
@@ -9,11 +10,13 @@
 namespace larklane::part {
 
 void CopyingThread::turn_to(const void* watch) noexcept {
-  static thread_local std::array<Since, 64> places;
+  // On the heap: static thread-local memory is scarce (src/mpi/CMakeLists.txt).
+  static thread_local const auto allocated = std::make_unique<std::array<Since, 64>>();
+  std::array<Since, 64>& places = *allocated;
   static std::atomic<std::uint32_t> threads{0};
   // relaxed: the number only has to be unique.
   if (number == 0) number = threads.fetch_add(1, std::memory_order_relaxed) + 1;
-  const auto place_of = [](const void* of) -> Since& {
+  const auto place_of = [&places](const void* of) -> Since& {
     return places[reinterpret_cast<std::uintptr_t>(of) / kLineBytes % places.size()];
   };
   place_of(since.watch) = since;

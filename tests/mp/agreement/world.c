@@ -1,6 +1,7 @@
 /* A program that initialises MPI, and ends.
  *
  *   world             a barrier, then MPI_Finalize
+ *   world multiple    likewise, at MPI_THREAD_MULTIPLE
  *   world leave       ends without MPI_Finalize, since another rank is dead, after the living ones
  * have decided world times       rank 0 prints the slowest rank's time in MPI_Init, in microseconds
  */
@@ -18,7 +19,12 @@ static double now_us(void) {
 
 int main(int argc, char** argv) {
   const double begin = now_us();
-  MPI_Init(&argc, &argv);
+  if (argc > 1 && strcmp(argv[1], "multiple") == 0) {
+    int level;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+  } else {
+    MPI_Init(&argc, &argv);
+  }
   const double own = now_us() - begin;
   int rank = -1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
