@@ -29,6 +29,8 @@ LATE = '"$@"; status=$?; if [ $status = 137 ]; then sleep 2; fi; exit $status'
 # Rank $1 gets the variable $2, or runs without Larklane.
 ONE = ('odd=$1; what=$2; shift 2; if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = "$odd" ]; then '
        'if [ "$what" = without ]; then shift 2; else export "$what"; fi; fi; exec "$@"')
+# Rank $1 runs the program $2 under Larklane.
+OTHER = 'odd=$1; other=$2; shift 2; if [ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = "$odd" ]; then set -- "$1" "$2" "$other"; fi; exec "$@"'
 
 
 class Bench(stub_test.Bench):
@@ -98,7 +100,7 @@ def owned(bench):
 
 
 def native(bench):
-    """A rank without Larklane, without the option or with another one, wherever it stands: the MPI's."""
+    """A rank without Larklane, without the option, with another one, another version or ABI, wherever it stands: the MPI's."""
     def with_one(rank, what):
         return bench.run(before=["sh", "-c", ONE, "sh", str(rank), what])
 
@@ -111,6 +113,13 @@ def native(bench):
         expect_native(with_one(odd, "LARKLANE_VCI_COUNT_MAX=3"), range(RANKS), 0, r"rank \d has other values of vci_count_max")
     for odd in (0, 4):
         expect_native(with_one(odd, f"LD_PRELOAD={bench.driver}"), range(RANKS), 0, f"rank {odd} has a GPU's driver loaded")
+    for odd in (1, 4):
+        expect_native(bench.struck(f"{odd}:version:32:1:before"), range(RANKS), 0, f"rank {odd} runs another version of Larklane; remedy: ")
+    if bench.mpi.name == "mpich5":
+        other_abi = bench.compile("world_abi", HERE / "agreement/world.c", compiler=launch.MPIS["mpich5_abi"].wrapper)
+        for odd in (0, 4):
+            mixed = bench.run(before=["sh", "-c", OTHER, "sh", str(odd), str(other_abi)])
+            expect_native(mixed, range(RANKS), 0, r"rank \d runs an MPI of another ABI; remedy: ")
     by_hand = launch.launch(bench.mpi, 2, ["env", f"LD_PRELOAD={bench.preload}", str(bench.world)], 60, {"LARKLANE_P2P": "on"})
     expect(by_hand.status == 0 and by_hand.output.count("p2p is on, but liblarklane_preload.so leaves messages to the MPI") == 2,
            "the plain stub by hand: not said", by_hand.output)

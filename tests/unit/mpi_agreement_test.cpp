@@ -11,6 +11,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -87,6 +88,7 @@ class SimulatedWorld {
       return world.is_present(other) ? Objection::none : Objection::without_larklane;
     }
     bool connect(int other) override { return world.connect(rank, other); }
+    Objection obstacle(int) override { return Objection::none; }
     void send(int to, BallotKind kind, const Ballot& ballot) override {
       world.send(rank, to, kind, ballot);
     }
@@ -335,10 +337,44 @@ TEST(Agreement, ReasonsNameTheRankAndTheRemedy) {
             std::string::npos);
 }
 
+TEST(Agreement, RankObjectsBeforeItsYesIfMemoryCantBeRead) {
+  struct Walls final : Lines {
+    explicit Walls(int its_walled) : walled(its_walled) {}
+    Objection absence(int) override { return Objection::none; }
+    bool connect(int) override { return true; }
+    Objection obstacle(int rank) override {
+      return rank == walled ? Objection::unreadable : Objection::none;
+    }
+    void send(int to, BallotKind kind, const Ballot& ballot) override {
+      sent.emplace_back(to, kind, ballot);
+    }
+    const int walled;
+    std::vector<std::tuple<int, BallotKind, Ballot>> sent;
+  };
+  for (const int walled : {0, 1}) {  // the root, and the parent, of rank 3
+    Walls lines(walled);
+    Agreement leaf(3, 5, {}, lines);
+    leaf.agree(1);
+    EXPECT_EQ(leaf.outcome(1), Agreement::Outcome::no);
+    EXPECT_EQ(leaf.reason().objection, Objection::unreadable);
+    EXPECT_EQ(leaf.reason().rank, walled);
+    ASSERT_EQ(lines.sent.size(), 1u);  // a no to the parent
+    EXPECT_EQ(std::get<2>(lines.sent[0]).is_yes, 0);
+  }
+  Walls lines(2);
+  Agreement root(0, 3, {}, lines);
+  root.agree(1);
+  root.on_ballot(BallotKind::vote,
+                 {.terms = {}, .from = 2, .objector = -1, .round = 1, .is_yes = 1, .objection = 0});
+  EXPECT_EQ(root.outcome(1), Agreement::Outcome::no);
+  EXPECT_EQ(root.reason().rank, 2);
+}
+
 TEST(Agreement, ParentReportsAnEndThatOthersRelyOn) {
   struct NoLines final : Lines {
     Objection absence(int) override { return Objection::none; }
     bool connect(int) override { return true; }
+    Objection obstacle(int) override { return Objection::none; }
     void send(int, BallotKind, const Ballot&) override {}
   };
   for (int votes = 0; votes <= 4; ++votes) {  // of both children, in two rounds

@@ -30,6 +30,10 @@ const char* text_of(Objection objection) noexcept {
       return " can't run Larklane's engine, and has warned why";
     case Objection::no_communicator:
       return " got no private communicator from the MPI";
+    case Objection::unreadable:
+      return " and another rank can't attach to each other (process_vm_readv); remedy: "
+             "kernel.yama.ptrace_scope at most 1, a container with SYS_PTRACE, processes that are "
+             "dumpable";
     case Objection::devices:
       return " has a GPU's driver loaded, whose memory Larklane does not copy yet; the messages of "
              "programs without GPUs are carried";
@@ -131,6 +135,8 @@ void Agreement::on_vote_locked(const Ballot& vote) {
     return refuse_locked({static_cast<Objection>(vote.objection), vote.objector});
   if (const Objection other = compare(vote.terms); other != Objection::none)
     return refuse_locked({other, child->rank});
+  if (const Objection obstacle = lines_.obstacle(child->rank); obstacle != Objection::none)
+    return refuse_locked({obstacle, child->rank});
   if (vote.round != round_) return;
   child->has_voted = child->has_agreed = true;
   step_locked();
@@ -209,6 +215,7 @@ void Agreement::vote_locked() {
     if (needed == parent && is_parent_met_) continue;
     Objection absence = is_parent_met_ ? Objection::none : lines_.absence(needed);
     if (absence == Objection::none && !lines_.connect(needed)) absence = Objection::ended;
+    if (absence == Objection::none) absence = lines_.obstacle(needed);
     if (absence != Objection::none) return refuse_locked({absence, needed});
   }
   is_parent_met_ = true;

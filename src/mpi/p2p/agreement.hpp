@@ -29,6 +29,7 @@ enum class Objection : std::uint8_t {
   no_communicator = 10,
   devices = 11,
   not_in_auto = 12,
+  unreadable = 13,
 };
 
 /// An objection, and the rank that it concerns. Thread safety: immutable.
@@ -74,6 +75,9 @@ class Lines {
   virtual Objection absence(int rank) = 0;
   /// Connects, unless the rank is connected. False: no process listens there, or it has ended.
   virtual bool connect(int rank) = 0;
+  /// none: the two processes can read and write each other's memory, or `rank` has ended.
+  /// @pre connect(rank) was true, or a ballot of `rank` has come
+  virtual Objection obstacle(int rank) = 0;
   /// Lost if the connection has ended. @pre connect(to) was true, or a ballot of `to` has come
   virtual void send(int to, BallotKind kind, const Ballot& ballot) = 0;
 };

@@ -1,12 +1,14 @@
 #include "mpi/p2p/ballot_lines.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <span>
 #include <utility>
 
 #include "control/local/socket.hpp"
 #include "mpi/world/identity.hpp"
+#include "shm/copy.hpp"
 
 namespace larklane::mpi::p2p {
 namespace {
@@ -70,6 +72,18 @@ bool BallotLines::connect(int rank) {
   if (!peer) return false;
   known = *peer;
   return true;
+}
+
+Objection BallotLines::obstacle(int rank) {
+  const std::scoped_lock lock(mutex_);
+  const auto known = peers_.find(rank);
+  if (known == peers_.end() || known->second == nullptr) return Objection::none;
+  const pid_t thread = shm::attach_thread(known->second->pid());
+  for (const shm::Direction direction : {shm::Direction::read, shm::Direction::write})
+    if (const Status status = shm::probe_attach(direction, thread);
+        !status.ok() && status.detail() != ESRCH)
+      return Objection::unreadable;
+  return Objection::none;
 }
 
 void BallotLines::send(int to, BallotKind kind, const Ballot& ballot) {

@@ -27,6 +27,7 @@ class BallotLines final : public Lines {
 
   Objection absence(int rank) override;
   bool connect(int rank) override;
+  Objection obstacle(int rank) override;
   void send(int to, BallotKind kind, const Ballot& ballot) override;
 
   /// The ballot of a record, from the rank that it names; nothing: of another form. Later ballots

@@ -69,7 +69,8 @@ int exchange(const Call& call, msg::Communicator& owner, const Exchange& both, M
   receive.wait();
   if (code != MPI_SUCCESS) return code;
   receive.fill(status);
-  if (receive.has_failed()) return raise_failed(call, receive, "receive");
+  if (receive.has_failed())
+    return raise_failed(call, receive, describe_message(true, both.source, both.receive_tag));
   return send.has_failed() ? raise_failed(call, send, "send to rank " + std::to_string(both.dest))
                            : MPI_SUCCESS;
 }

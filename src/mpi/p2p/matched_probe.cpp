@@ -194,12 +194,15 @@ int mrecv(const char* name, Matched& matched, const ReceiveArguments& wanted, MP
   if (any_null(status)) [[unlikely]]
     return raise_null(name);
   const Call call{name, error_target_of(matched)};
+  const msg::Envelope envelope = matched.envelope;  // soon the handle is another message's
   Transfer transfer;
   const int code = post_receive(call, matched, wanted, message, transfer);
   if (code != MPI_SUCCESS) return code;
   transfer.wait();
   transfer.fill(status);
-  return transfer.has_failed() ? raise_failed(call, transfer, "receive") : MPI_SUCCESS;
+  if (!transfer.has_failed()) return MPI_SUCCESS;
+  return raise_failed(call, transfer,
+                      describe_message(true, envelope.source, static_cast<int>(envelope.tag)));
 }
 
 int imrecv(const char* name, Matched& matched, const ReceiveArguments& wanted, MPI_Message* message,

@@ -33,7 +33,7 @@ int receive(const Call& call, msg::Communicator& owner, const ReceiveArguments& 
   transfer.fill(status);
   if (!transfer.has_failed()) [[likely]]
     return MPI_SUCCESS;
-  return raise_failed(call, transfer, "receive");
+  return raise_failed(call, transfer, describe_message(true, wanted.source, wanted.tag));
 }
 
 [[gnu::noinline]] int ireceive_slow(const Call& call, const Peer& from,

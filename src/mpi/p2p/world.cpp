@@ -12,12 +12,12 @@
 #include "base/log.hpp"
 #include "base/siphash.hpp"
 #include "mpi/abi/handles.hpp"
-#include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
 #include "mpi/p2p/agreement.hpp"
 #include "mpi/p2p/auto_worlds.hpp"
 #include "mpi/p2p/buffered.hpp"
 #include "mpi/p2p/call.hpp"
+#include "mpi/p2p/hints.hpp"
 #include "mpi/p2p/matched_probe.hpp"
 #include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/messages.hpp"
@@ -57,15 +57,6 @@ std::uint64_t patience(int rank, std::uint64_t wait_ns) {
   std::uint64_t level = 0;
   for (; rank > 0; rank = Agreement::parent_of(rank)) ++level;
   return wait_ns / kLevels * (kLevels - level);
-}
-
-/// From the argument, not from MPI_Comm_get_info: the result of a nonblocking constructor answers
-/// no call yet, and an MPI may forget keys that it does not know.
-msg::Hints hints_of(MPI_Info info) {
-  const auto promises = [info](const char* key) { return info_value(info, key) == "true"; };
-  return {.no_any_source = promises("mpi_assert_no_any_source"),
-          .no_any_tag = promises("mpi_assert_no_any_tag"),
-          .allow_overtaking = promises("mpi_assert_allow_overtaking")};
 }
 
 std::string own_title() {

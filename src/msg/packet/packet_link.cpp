@@ -45,8 +45,10 @@ Result<std::unique_ptr<PacketLink>> PacketLink::open(PacketLane& lane, PacketLis
   auto opened = lane.vci().open_link();
   if (!opened) return opened.error();
   link->link_ = std::move(opened).value();
-  if (Status status = lane.vci().reserve_immediates(cells); !status.ok()) return status;
-  link->has_reserved_ = true;
+  const Status reserved = lane.vci().reserve_immediates(cells);
+  // More links than that may share a queue where the sender keeps immediates that find no room.
+  if (!reserved.ok() && lane.fabric_.limits().first_word_last_bytes_max == 0) return reserved;
+  link->has_reserved_ = reserved.ok();
   auto slot = lane.take_slot(*link);
   if (!slot) return slot.error();
   link->slot_ = *slot;

@@ -251,8 +251,10 @@ bool Communicator::cancel(Pending& pending) noexcept {
   return true;
 }
 
-Status Communicator::failure_of(int rank) const noexcept {
+Status Communicator::failure_of(int rank) noexcept {
   const int member = members_[static_cast<std::size_t>(rank)];
+  // The connection reports the rank's death, as in receive().
+  if (MessageLane* const lane = first_lane()) (void)engine_.connection(*lane, member);
   return engine_.is_lost(member) ? engine_.why_lost(member) : Status();
 }
 

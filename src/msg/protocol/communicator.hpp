@@ -125,7 +125,7 @@ class Communicator final {
   /// @param pending  not released. Not while its communicator's close() runs in another thread
   static bool cancel(Pending& pending) noexcept;
   /// For a waiting probe: the reason that nothing more comes from that rank. Ok: it is not lost.
-  Status failure_of(int rank) const noexcept;
+  Status failure_of(int rank) noexcept;
 
   /// All its sends so far are over, and their records out.
   bool are_sends_over() noexcept;
