@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -93,6 +94,16 @@ int allocate_mapped(std::byte* from, std::uint64_t bytes) noexcept {
   return 0;
 }
 
+/// A page of shared memory that is not there yet can be had on access, as one of the heap can.
+bool does_kernel_overcommit() noexcept {
+  static const bool does = [] {
+    char mode = '2';
+    const UniqueFd file(::open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC));
+    return file && ::read(file.get(), &mode, 1) == 1 && mode != '2';
+  }();
+  return does;
+}
+
 /// A shortage of memory is told apart from calls that the kernel or a filter refuses.
 Status refused(int error) noexcept {
   const bool is_memory = error == ENOMEM || error == ENOSPC || error == EFBIG;
@@ -117,9 +128,11 @@ Result<std::shared_ptr<Segment>> Segment::create(std::uint64_t bytes, Allocate w
   UniqueFd fd(::memfd_create("larklane", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return refused(errno);
   const std::uint64_t promised = bytes + promised_bytes.load(std::memory_order_relaxed);
-  bool is_later = when == Allocate::on_reserve && bytes >= kRoomLookBytes &&
-                  promised <= room / kPromisedShare &&
-                  ::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0;
+  const bool may_be_later = when == Allocate::on_use
+                                ? does_kernel_overcommit()
+                                : when == Allocate::on_reserve && bytes >= kRoomLookBytes &&
+                                      promised <= room / kPromisedShare;
+  bool is_later = may_be_later && ::ftruncate(fd.get(), static_cast<off_t>(bytes)) == 0;
   if (const int error = is_later ? 0 : allocate_all(fd.get(), bytes); error != 0)
     return refused(error);
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return refused(errno);

@@ -18,6 +18,7 @@ namespace larklane::shm {
 enum class Allocate : std::uint8_t {
   at_once,
   on_reserve,  ///< a large one, where memory is plentiful: by reserve(); others at once
+  on_use,      ///< page by page, unless the kernel promises no more memory than there is
 };
 
 /// One mapped memfd, ours or a peer's. Thread safety: immutable, but for reserve(): callers take

@@ -172,12 +172,12 @@ class Talk {
 
 constexpr Most kMost[] = {
     {"native send: post", 400, 3, 1},
-    {"send", 370, 3, 1},
+    {"send", 316, 3, 1},
     {"native receive: post", 270, 2, 0},
     {"receive: post", 305, 2, 0},
     {"native send: arrival, awaited", 850, 7, 0},
     {"poll: arrival, awaited", 710, 3, 0},
-    {"is_done, outcome, release", 40, 1, 0},
+    {"is_done, outcome, release", 23, 1, 0},
     {"native send: arrival, unexpected", 850, 5, 0},
     {"poll: arrival, unexpected", 950, 5, 0},
     {"native receive: of a message that is there", 350, 7, 0},

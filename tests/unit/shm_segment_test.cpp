@@ -102,6 +102,21 @@ TEST(ShmSegment, AllocatedOnReserveASmallOneTakesItsMemoryAtOnce) {
   EXPECT_EQ(allocated_bytes(**segment), std::uint64_t{1} << 20);
 }
 
+TEST(ShmSegment, AllocatedOnUseItTakesPagesOnceTheyAreUsed) {
+  std::ifstream file("/proc/sys/vm/overcommit_memory");
+  int mode = 2;
+  file >> mode;
+  if (mode == 2 || !can_allocate_mapped()) GTEST_SKIP() << "the kernel does not";
+  constexpr std::uint64_t kBytes = std::uint64_t{2} << 20;
+  auto segment = Segment::create(kBytes, Allocate::on_use);
+  ASSERT_TRUE(segment.has_value());
+  EXPECT_EQ(allocated_bytes(**segment), 4096u);  // one page was tried
+  EXPECT_TRUE((*segment)->reserve(64 << 10, 8 << 10).ok());
+  EXPECT_EQ(allocated_bytes(**segment), 12288u);
+  (*segment)->base()[kBytes - 1] = std::byte{1};
+  EXPECT_EQ(allocated_bytes(**segment), 16384u);
+}
+
 TEST(ShmSegment, ATimerThatNeverStopsDoesNotRefuseMemory) {
   struct sigaction action {};
   action.sa_handler = [](int) {};

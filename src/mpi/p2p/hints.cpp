@@ -50,8 +50,7 @@ namespace larklane::mpi::face {
 /// ones would have no order, and MPI lets an implementation ignore hints here (MPI 5.0, 7.4.4). The
 /// MPI does not get them, so its MPI_Comm_get_info reports those in force.
 int Comm_set_info(const Next& next, MPI_Comm comm, MPI_Info info) {
-  if (!p2p::is_owned() || p2p::record(comm) == nullptr || !p2p::has_hint(info))
-    return next.Comm_set_info(comm, info);
+  if (find_ordinary(comm) == nullptr || !p2p::has_hint(info)) return next.Comm_set_info(comm, info);
   log_info(
       "MPI_Comm_set_info: a communicator whose messages Larklane carries keeps the mpi_assert_* "
       "hints of its creation");

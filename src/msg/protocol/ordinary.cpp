@@ -18,8 +18,9 @@ Connection::~Connection() {
 
 // --- posts --------------------------------------------------------------------------------------
 
-Result<Operation*> Connection::send(std::uint32_t number, std::uint32_t tag,
-                                    UserBytes from) noexcept {
+/// One function down to the network's: its frames took a tenth of a message's instructions.
+[[gnu::flatten]] Result<Operation*> Connection::send(std::uint32_t number, std::uint32_t tag,
+                                                     UserBytes from) noexcept {
   const PacketHeader header{OrdinaryWord::send(number, false), tag, 0};
   // acquire: pairs with begin(). relaxed: as in post_record()
   PacketLink* const link = link_.load(std::memory_order_acquire);

@@ -21,6 +21,9 @@ constexpr std::uint64_t kPieceBytesMax = std::uint64_t{1} << 46;
 constexpr std::uint64_t kSegmentBytesMin = std::uint64_t{2} << 20;
 /// After so many they are twice as large, so that there is no end.
 constexpr std::uint32_t kSegmentsOfASize = 32;
+/// Pieces of up to so many bytes are rings, which use the first bytes alone until they grow.
+constexpr std::uint64_t kRingBytesMax = std::uint64_t{128} << 10;
+constexpr std::uint64_t kFirstBytes = 4096;
 /// Generations fit behind a row's number,
 /// but for the bit of mapped memory.
 constexpr std::uint64_t kProgramBit = net::Mapping::kKeyBit >> MemoryRow::kRowBits;
@@ -95,7 +98,7 @@ Status Catalogue::add_segment_locked(std::uint64_t bytes) {
   const auto count = static_cast<std::uint32_t>(segments_.size());
   if (count == CatalogueArea::kSegments) return Status(Errc::kNoMemory, ENOSPC);
   const std::uint64_t least = kSegmentBytesMin << count / kSegmentsOfASize;
-  auto segment = Segment::create(std::max(least, bytes + kPageBytes));
+  auto segment = Segment::create(std::max(least, bytes + kPageBytes), Allocate::on_use);
   if (!segment) return segment.error();
   new ((*segment)->base()) SegmentHead{nonce_, count + 1};
   SegmentRow& row = area().segments[count];
@@ -128,7 +131,9 @@ Result<Catalogue::Piece> Catalogue::allocate(std::uint64_t bytes, Use use) {
     index = segments_.size() - 1;
     offset = kPageBytes;
   }
-  const Segment& segment = *segments_[index];
+  Segment& segment = *segments_[index];
+  LARKLANE_TRY(
+      segment.reserve(offset, use == Use::program || size > kRingBytesMax ? size : kFirstBytes));
   // The one with more room stays open: a long piece fills a segment of its own.
   if (index == pieces.open || segment.bytes() - offset - size > room) {
     pieces.open = index;

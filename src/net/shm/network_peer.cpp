@@ -100,6 +100,7 @@ Result<std::byte*> Peer::map(Place place, std::uint64_t bytes) {
   if (place.segment == 0 || place.segment > CatalogueArea::kSegments) return Errc::kProtocol;
   const std::uint32_t index = place.segment - 1;
   const std::scoped_lock lock(mutex_);
+  if (index >= segments_.size()) segments_.resize(index + 1);
   std::shared_ptr<Segment>& segment = segments_[index];
   if (segment == nullptr) {
     const SegmentRow& row = area().segments[index];

@@ -4,7 +4,6 @@
 
 #include <sys/types.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -96,7 +96,7 @@ class Peer {
   const UniqueFd pidfd_;  // of the process, where the kernel has such descriptors
   const std::shared_ptr<Segment> catalogue_;
   std::mutex mutex_;
-  std::array<std::shared_ptr<Segment>, CatalogueArea::kSegments> segments_;  // guarded by mutex_
+  std::vector<std::shared_ptr<Segment>> segments_;  // the first ones; guarded by mutex_
 };
 
 /// Those of one fabric: each is mapped once, until its last link is gone. Thread safety:
