@@ -125,8 +125,7 @@ class World {
     has_wildcards_ = !random.one_in(3);
     is_drained_ = !has_cancel_ || random.one_in(2);
     Hints hints{.no_any_source = !has_wildcards_, .no_any_tag = !has_wildcards_};
-    if (job_.options.lanes_by_tag)
-      hints = {.lanes_by_tag = Hints::LanesByTag::by_visibility};
+    if (job_.options.lanes_by_tag) hints = {.lanes_by_tag = Hints::LanesByTag::by_visibility};
     open(round, hints);
     const int steps = kind == 0 ? 8 : 150;
     together(thread_count, [&](std::uint32_t thread) {
@@ -431,12 +430,8 @@ Job::Options with_lanes(std::uint32_t lanes, Job::Options options) {
   return options;
 }
 TEST(RandomMessages, OverASimulatedNetwork) { World(with_lanes(2, {}), false, first_seed).run(); }
-TEST(RandomMessages, OverSharedMemory) {
-  World(with_lanes(2, over_shm()), true, first_seed).run();
-}
-TEST(RandomMessages, OnLanesByTag) {
-  World(options_of(Lanes::by_tag), true, first_seed).run();
-}
+TEST(RandomMessages, OverSharedMemory) { World(with_lanes(2, over_shm()), true, first_seed).run(); }
+TEST(RandomMessages, OnLanesByTag) { World(options_of(Lanes::by_tag), true, first_seed).run(); }
 
 }  // namespace
 }  // namespace larklane::msg

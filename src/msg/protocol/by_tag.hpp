@@ -43,8 +43,8 @@ class ByTag {
     sources_.store(members, std::memory_order_release);  // pairs with sources()
   }
   static std::uint32_t ways_of(const Engine& engine) noexcept;
-  /// `ways` tags in a row, or in a row of multiples of a power of two, take different ways if the
-  /// first of them is a multiple of `ways` of the step. @param ways  a power of two
+  /// Tags in steps of a power of two take different ways: each `ways` of them, from a multiple of
+  /// `ways` steps on. @param ways  a power of two
   static std::uint32_t way_of(std::uint32_t tag, std::uint32_t ways) noexcept {
     if (ways == 1) return 0;
     // The sum, without carry, of the tag's digits to base `ways`.
