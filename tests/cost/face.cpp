@@ -19,7 +19,7 @@ namespace {
 }  // namespace
 
 namespace detail {
-constinit CarrierTable carriers;
+constinit LastingHandleTable carriers;
 constinit std::atomic<std::size_t> carrier_count{0};
 Next next_mpi;
 Next next_pmpi;
