@@ -73,9 +73,9 @@ struct Limits {
 };
 constexpr Limits kShm{
     .context = {256 * kKib, 320 * kKib, 520 * kKib},
-    .lane = {2200 * kKib, 96 * kKib, 2 * kMib},
-    .first_use = {192 * kKib, 224 * kKib, 0},
-    .peer = {32 * kKib, 48 * kKib, 80 * kKib},
+    .lane = {2200 * kKib, 96 * kKib, 1300 * kKib},
+    .first_use = {192 * kKib, 224 * kKib, 8 * kKib},
+    .peer = {32 * kKib, 48 * kKib, 8 * kKib},
     .first_long = {16 * kKib, 64 * kKib, 2112 * kKib},
     .receive = {912, 912, 0},
     .unexpected = {1240, 1300, 0},
