@@ -379,8 +379,13 @@ TEST(Agreement, RankObjectsBeforeItsYesIfMemoryCantBeRead) {
   Walls lines(2);
   Agreement root(0, 3, {}, lines);
   root.agree(1);
-  root.on_ballot(BallotKind::vote,
-                 {.terms = {}, .from = 2, .objector = -1, .round = 1, .is_yes = 1, .objection = 0});
+  root.on_ballot(BallotKind::vote, {.terms = {},
+                                    .from = 2,
+                                    .objector = -1,
+                                    .round = 1,
+                                    .is_yes = 1,
+                                    .objection = 0,
+                                    .offers = 0});
   EXPECT_EQ(root.outcome(1), Agreement::Outcome::no);
   EXPECT_EQ(root.reason().rank, 2);
 }
