@@ -38,8 +38,8 @@ class MpiEnd {
         lane_(lane),
         thread_(thread),
         count_(static_cast<int>(shape.bytes)),
-        data_tag_(Numbers::is_mixed(way) ? 0 : 2 * static_cast<int>(thread)),
-        answer_tag_(2 * static_cast<int>(thread) + 1),
+        data_tag_(Numbers::is_mixed(way) ? 0 : 2 * number_in_lane(way, shape, thread)),
+        answer_tag_(2 * number_in_lane(way, shape, thread) + 1),
         isend_(shape.options->operation == "ssend" ? MPI_Issend : MPI_Isend),
         puts_(lane.window != MPI_WIN_NULL),
         sends_(puts_ ? 0 : shape.options->window),
@@ -86,6 +86,10 @@ class MpiEnd {
   }
 
  private:
+  /// Threads that share a communicator have tags of their own.
+  static int number_in_lane(const std::string& way, const Shape& shape, std::uint32_t thread) {
+    return static_cast<int>(thread / shape.lanes(way));
+  }
   void send_nothing(int tag) const { MPI_Send(nullptr, 0, MPI_BYTE, shape_.peer, tag, lane_.comm); }
   void wait_all(std::vector<MPI_Request>& requests) const {
     wait_for_all(requests, shape_.options->yields);
