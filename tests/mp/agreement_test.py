@@ -183,13 +183,16 @@ def tags(bench):
 
 
 def communicators(bench):
-    """Hints reach the engine; both sides of an intercommunicator find one id; MPI_Comm_disconnect waits for sends. Without the hook: the bell serves."""
+    """Hints reach the engine; siblings take lanes in turn; both sides of an intercommunicator find one id; MPI_Comm_disconnect waits for sends."""
     bench.world = bench.compile("communicators", HERE / "agreement/communicators.c", compiler=bench.mpi.wrapper)
     outcome = bench.run(ranks=4, LARKLANE_P2P_HOOK="off")
     hints, sides = {}, {}
     for rank, output in outcome.by_rank.items():
         found = re.findall(r"communicator ([0-9a-f]{32}): messages carried by Larklane, this process is rank \d+, (\d) (remote )?processes(.*)$", output, re.M)
-        hints[rank] = [promised for _, size, remote, promised in found if size == "4" and not remote][:8]
+        dups = [(identity, promised) for identity, size, remote, promised in found if size == "4" and not remote][:8]
+        hints[rank] = [promised for _, promised in dups]
+        turns = [int(identity[16:24], 16) for identity, _ in dups]
+        expect(all((later - turn) % 2**32 == 1 for turn, later in zip(turns, turns[1:])), f"siblings don't take lanes in turn: {turns}", outcome.output)
         for identity in {identity for identity, _, remote, _ in found if remote}:
             sides.setdefault(identity, set()).add(rank)
     words = [", no any source", ", no any tag", ", overtaking"]

@@ -106,7 +106,11 @@ Communicator::~Communicator() {
 
 ContextId Communicator::child(Origin origin) noexcept {
   const std::uint64_t ordinal = children_.fetch_add(1, std::memory_order_relaxed);
-  return ContextHash(origin).add(recipe_).add(ordinal).id();
+  ContextId id = ContextHash(origin).add(recipe_).add(ordinal).id();
+  // Siblings take lanes in turn: msg::Hints::kByIdentity reads the upper half.
+  const std::uint64_t turn = (recipe_.low >> 32) + ordinal + 1;
+  id.low = turn << 32 | (id.low & UINT32_MAX);
+  return id;
 }
 
 MPI_Comm Communicator::error_target() const noexcept {
