@@ -19,6 +19,7 @@ constexpr std::uint16_t kKinds = 4;
 std::vector<bool> are_bound(const std::vector<control::Address>& addresses) {
   if (auto bound = control::are_bound(addresses)) return std::move(*bound);
   std::vector<bool> bound;
+  bound.reserve(addresses.size());
   for (const control::Address& address : addresses)
     bound.push_back(control::connect_to(address).has_value());
   return bound;
@@ -123,6 +124,7 @@ bool BallotLines::speaks(const Reason& reason) const {
 /// No lower rank takes part, by the kernel's list.
 bool BallotLines::is_lowest() const {
   std::vector<control::Address> below;
+  below.reserve(static_cast<std::size_t>(rank_));
   for (int other = 0; other < rank_; ++other) below.push_back(ballot_address_of(member(other)));
   const std::vector<bool> bound = are_bound(below);
   return std::ranges::find(bound, true) == bound.end();

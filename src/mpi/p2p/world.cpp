@@ -83,7 +83,7 @@ std::uint64_t digest_of(const Config& config) {
 /// it.
 class World final : public control::Handler {
  public:
-  static World& get() noexcept {
+  static World& get() {
     static World* const world = new World;
     return *world;
   }

@@ -52,7 +52,7 @@ struct Cache {
   std::vector<Kept> predefined;
 };
 
-Cache& cache() noexcept {
+Cache& cache() {
   static Cache* const made = new Cache;  // datatypes are freed even while statics are destroyed
   return *made;
 }
