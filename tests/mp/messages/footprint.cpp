@@ -77,8 +77,8 @@ constexpr Limits kShm{
     .first_use = {192 * kKib, 224 * kKib, 8 * kKib},
     .peer = {32 * kKib, 48 * kKib, 8 * kKib},
     .first_long = {16 * kKib, 64 * kKib, 2112 * kKib},
-    .receive = {912, 912, 0},
-    .unexpected = {1240, 1300, 0},
+    .receive = {976, 976, 0},
+    .unexpected = {1304, 1364, 0},
     .long_send = {100, 200, 0},
 };
 /// Of libfabric 1.17 with FI_OFI_RXM_MSG_RX_SIZE=64.
@@ -88,8 +88,8 @@ constexpr Limits kTcp{
     .first_use = {20 * kMib, 20 * kMib, 0},
     .peer = {352 * kKib, 352 * kKib, 0},
     .first_long = {16 * kKib, 64 * kKib, 0},
-    .receive = {912, 912, 0},
-    .unexpected = {1240, 1400, 0},
+    .receive = {976, 976, 0},
+    .unexpected = {1304, 1464, 0},
     .long_send = {700, 800, 0},
 };
 
@@ -100,8 +100,8 @@ constexpr Limits kVerbs{
     .first_use = {256 * kKib, 256 * kKib, 0},
     .peer = {112 * kKib, 112 * kKib, 0},
     .first_long = {16 * kKib, 64 * kKib, 0},
-    .receive = {912, 912, 0},
-    .unexpected = {1240, 1300, 0},
+    .receive = {976, 976, 0},
+    .unexpected = {1304, 1364, 0},
     .long_send = {160, 300, 0},
 };
 const Limits& limits_of(std::string_view provider) {
