@@ -7,6 +7,7 @@
 Exit status: 0 passed, 1 failed, 77 something that the case needs is not there.
 """
 
+import itertools
 import pathlib
 import re
 import subprocess
@@ -195,7 +196,7 @@ def communicators(bench):
         dups = [(identity, promised) for identity, size, remote, promised in found if size == "4" and not remote][:8]
         hints[rank] = [promised for _, promised in dups]
         turns = [int(identity[16:24], 16) for identity, _ in dups]
-        expect(all((later - turn) % 2**32 == 1 for turn, later in zip(turns, turns[1:])), f"siblings don't take lanes in turn: {turns}", outcome.output)
+        expect(all((later - turn) % 2**32 == 1 for turn, later in itertools.pairwise(turns)), f"siblings don't take lanes in turn: {turns}", outcome.output)
         for identity in {identity for identity, _, remote, _ in found if remote}:
             sides.setdefault(identity, set()).add(rank)
     words = [", no any source", ", no any tag", ", overtaking"]
