@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,17 +21,14 @@ from pathlib import Path
 from statistics import median
 
 import arrivals
+from launching import ending, hang_text, launch, launch_words, progress, short_version
 
 SOURCE = Path(__file__).resolve().parent.parent
 RANKS, THREADS, PARTITIONS, LATE_MS = 2, 4, 4, 10
 REPETITIONS = 2
 SKIP_ROUNDS = 2  # warm-up, not in the medians
 LIMIT_S, BUSY_LIMIT_S = 5, 10  # a healthy run takes one or two seconds, or several beside other programs
-ENVIRONMENT = {"HYDRA_LAUNCHER": "fork", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1",
-               "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 NAMES = {"joined": "one send", "native": "native", "larklane": "under Larklane"}
-LAUNCH = {"openmpi": ["--oversubscribe", "--bind-to", "none"]}
 
 
 @dataclass(frozen=True)
@@ -71,11 +67,10 @@ class Case:
 
     def command(self, build: Path, trace: Path) -> list[str]:
         """The command line of one run."""
-        launch = [self.mpi["launcher"], *LAUNCH.get(self.mpi["family"], []), "-n", str(RANKS)]
         wrap = [str(build / "bin" / "larklane"), "run"] if self.how == "larklane" else []
         program = str(build / "examples" / self.mpi["name"] / self.program.name)
         mode = ["--mode", self.program.joined] if self.how == "joined" else []
-        return [*launch, *wrap, program, *self.program.options, *mode, "--threads", str(THREADS), "--partitions",
+        return [*launch_words(self.mpi, RANKS), *wrap, program, *self.program.options, *mode, "--threads", str(THREADS), "--partitions",
                 str(PARTITIONS), "--late-ms", str(LATE_MS), "--trace", str(trace)]
 
     def record(self, output: str, status: int, trace: Path) -> None:
@@ -83,8 +78,7 @@ class Case:
         line = re.search(r": (PASSED|FAILED): ([0-9.]+) ms per .* wrong data in (\d+) of (\d+) rounds, "
                          r"checksum (\w+)", output)
         if not line:
-            last = output.strip().splitlines()[-1:] or ["no output"]
-            self.failure = f"exit status {status}: {last[0][:60]}"
+            self.failure = ending(output, status)
             return
         if line[1] == "FAILED":
             self.failure = f"wrong data in {line[3]} of {line[4]} rounds"
@@ -98,31 +92,14 @@ class Case:
         self.rounds += arrivals.rounds(sent, received, self.program.channel, 0, 1, SKIP_ROUNDS)
 
 
-def short_version(library: str) -> str:
-    """ "Open MPI v5.0.11, package: ..." -> "Open MPI 5.0.11"."""
-    match = re.match(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*?v?(\d[\w.]*)", library)
-    return f"{match[1]} {match[2]}" if match else library[:30]
-
-
 def run(case: Case, build: Path, trace: Path, limit_s: float) -> None:
     """Runs one case once, within its own time limit."""
-    environment = {**os.environ, **ENVIRONMENT}
     case.runs += 1
-    with subprocess.Popen(case.command(build, trace), env=environment, stdout=subprocess.PIPE, text=True,
-                          stderr=subprocess.STDOUT, start_new_session=True) as process:
-        try:
-            output, _ = process.communicate(timeout=limit_s)
-            case.record(output, process.returncode, trace)
-        except subprocess.TimeoutExpired:
-            for number in (signal.SIGTERM, signal.SIGKILL):  # the launcher ends its ranks when told to
-                os.killpg(process.pid, number)
-                try:
-                    process.communicate(timeout=2)
-                    break
-                except subprocess.TimeoutExpired:
-                    pass
-            hangs = "hangs" if case.runs == 1 else f"1 of {case.runs} runs hung"
-            case.failure = f"{hangs} (ended after {limit_s:.0f} s)"
+    ended = launch(case.command(build, trace), limit_s)
+    if ended is None:
+        case.failure = hang_text(case.runs, limit_s)
+    else:
+        case.record(*ended, trace)
 
 
 def run_all(cases: list[Case], build: Path, results: Path, limit_s: float) -> None:
@@ -142,13 +119,6 @@ def run_all(cases: list[Case], build: Path, results: Path, limit_s: float) -> No
             begin = time.monotonic()
             run(case, build, traces / f"{case.program.name}-{case.mpi['name']}-{case.how}-{repetition}.jsonl", limit_s)
             progress(f"[{number:2}/{total}] {label} {time.monotonic() - begin:4.1f} s  {case.failure or 'right'}")
-
-
-def progress(text: str, end: str = "\n") -> None:
-    """A line on the terminal, at once."""
-    if end == "\r" and not sys.stdout.isatty():
-        return
-    print(f"{text:78}", end=end, flush=True)
 
 
 def late_partitions() -> list[int]:
