@@ -114,10 +114,14 @@ def forecast(profile: Profile, costs: Costs | None = None, writers: KnownWriters
 
     if not profile.messages:
         return no("no messages that are not partitioned")
+    if all(message.is_own for message in profile.messages):
+        return dataclasses.replace(no("the threads send messages of their own, so none of these waits for a join"), is_nothing=True, waited_ns={})
     if threads < 2 and _has_more_threads(profile):
         return no("the program has several threads, and they meet nowhere that can be seen before the messages")
     if threads < 2:
-        return dataclasses.replace(no("no threads meet before the messages, each is ready at once"), is_nothing=True)
+        return dataclasses.replace(no(
+            "no threads meet before the messages, each is ready at once. That threads meet is seen where OpenMP or pthreads make them wait: at "
+            "barriers, joins, and the ends of regions"), is_nothing=True)
     if len(steps) < STEPS_MIN:
         return no("the messages do not repeat: no steps")
     if not found.deliveries:
