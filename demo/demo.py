@@ -2,9 +2,9 @@
 """What Larklane is for, shown on this machine: demo.py BUILD [--results DIR]
 
 Runs heat2d and sweep3d (plain MPI programs, see examples/) with one late thread on each MPI that the build found: with
-one send after the join of the threads, with partitions natively, and the same under `larklane run`, alternating. Prints
-tables and writes the arrival pictures, the JSON behind them and the traces to DIR. Needs nothing but Python for the
-tables; the pictures need matplotlib.
+one send after the join of the threads, with partitions natively, and the same under `larklane run`, alternating; and
+exchange, whose threads send plain messages, natively and with `p2p=on`. Prints tables and writes the pictures, the JSON
+behind them and the traces to DIR. Needs nothing but Python for the tables; the pictures need matplotlib.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 
 import arrivals
+import messages
 from launching import ending, hang_text, launch, launch_words, progress, short_version
 
 SOURCE = Path(__file__).resolve().parent.parent
@@ -28,6 +29,10 @@ RANKS, THREADS, PARTITIONS, LATE_MS = 2, 4, 4, 10
 REPETITIONS = 2
 SKIP_ROUNDS = 2  # warm-up, not in the medians
 LIMIT_S, BUSY_LIMIT_S = 5, 10  # a healthy run takes one or two seconds, or several beside other programs
+WHEN = """
+When does a step get shorter? By what is exposed less, and by the work that a receiver does on partitions that are
+there early, while it would wait otherwise. The wait for the late thread's own partition stays: where a step ends
+with it, as here, most of the step stays."""
 NAMES = {"joined": "one send", "native": "native", "larklane": "under Larklane"}
 
 
@@ -222,16 +227,20 @@ def draw(files: list[Path]) -> None:
     print("\nNo pictures: no Python with matplotlib (`make setup` installs one, or pip install matplotlib).")
 
 
-def cases_of(build: Path) -> list[Case]:
-    """What can be run with this build."""
-    mpis = json.loads((build / "examples" / "mpis.json").read_text(encoding="utf-8"))
-    hows = ["joined", "native"]
-    if (build / "bin" / "larklane").exists():
-        hows.append("larklane")
-    else:
-        print(f"{build}/bin/larklane is missing: native runs only")
+def write_messages(cases: list[messages.Case], remark: str, results: Path) -> Path:
+    """The same of plain messages."""
+    data = {**messages.record_of(cases), "machine": machine(), "commit": commit(), "remark": remark,
+            "footer": [f"{machine()}; {messages.RANKS} ranks x {messages.THREADS} threads on one host; Larklane {commit()}; "
+                       f"medians of {messages.REPETITIONS} runs, alternating; bars: least and most." + (f" Remark: {remark}." if remark else "")]}
+    path = results / "messages.json"
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def cases_of(programs: list[Program], mpis: list[dict], hows: list[str]) -> list[Case]:
+    """All cases. Partitions natively are left out on an MPI that lacks them."""
     cases = []
-    for program in PROGRAMS:
+    for program in programs:
         for mpi in mpis:
             for how in hows:
                 case = Case(program, mpi, how)
@@ -245,27 +254,40 @@ def main() -> int:
     """Returns 1 if a run under Larklane failed, else 0: what native MPIs do wrong is a result, not an error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=Path, help="build folder, e.g. build/release")
+    parser.add_argument("--only", choices=[program.name for program in PROGRAMS] + [messages.PROGRAM], help="this program alone")
     parser.add_argument("--results", type=Path, default=SOURCE / "results" / "demo", help="where pictures go")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
-    cases = cases_of(build)
-    if not cases:
+    mpis = json.loads((build / "examples" / "mpis.json").read_text(encoding="utf-8"))
+    ways = ["native"]
+    if (build / "bin" / "larklane").exists():
+        ways.append("larklane")
+    else:
+        print(f"{build}/bin/larklane is missing: native runs only")
+    programs = [program for program in PROGRAMS if arguments.only in (None, program.name)]
+    cases = cases_of(programs, mpis, ["joined", *ways])
+    plain = messages.cases_of(mpis, ways) if arguments.only in (None, messages.PROGRAM) else []
+    if not mpis:
         print("No MPI was found when the examples were built: `make setup` installs two.")
         return 1
     remark = load()
-    run_all(cases, build, arguments.results, BUSY_LIMIT_S if remark else LIMIT_S)
+    limit_s = BUSY_LIMIT_S if remark else LIMIT_S
+    run_all(cases, build, arguments.results, limit_s)
+    messages.run_all(plain, build, limit_s)
     versions = {case.mpi["name"]: case.version for case in cases if case.version}
     for case in cases:  # those that never ended didn't say
         case.version = versions.get(case.mpi["name"], case.mpi["name"])
     if remark:
         print(f"\nRemark: {remark}; times are blurred, order and results are not.")
-    for program in PROGRAMS:
+    for program in programs:
         table(program, cases)
-    print("\nWhen does a step get shorter? By what is exposed less, and by the work that a receiver does on partitions that are\n"
-          "there early, while it would wait otherwise. The wait for the late thread's own partition stays: where a step ends\n"
-          "with it, as here, most of the step stays.")
-    draw([write_json(program, cases, remark, arguments.results) for program in PROGRAMS])
-    return int(any(case.how == "larklane" and case.failure for case in cases))
+    if programs:
+        print(WHEN)
+    if plain:
+        messages.table(plain)
+    drawn = [write_json(program, cases, remark, arguments.results) for program in programs]
+    draw(drawn + ([write_messages(plain, remark, arguments.results)] if plain else []))
+    return int(any(case.how == "larklane" and case.failure for case in (*cases, *plain)))
 
 
 if __name__ == "__main__":
