@@ -81,6 +81,15 @@ class Ordinary(Folder):
         self.assertNotIn("messages of their own", out)
         self.assertIn("One thread of each rank makes these calls", out)
 
+    def test_messages_of_their_own_among_others(self) -> None:
+        """Before the regions, thread 0 sends one message, or nine, against eight of their own."""
+        for count, is_most in ((1, True), (9, False)):
+            with self.subTest(count):
+                early = [each for at in range(count) for each in exchange(1, 7, 10 * at)]
+                chunks = [(thread, early + records if thread == 0 else records) for thread, records in teams(1)]
+                out = self.said(self.pair(chunks, teams(0)))
+                self.assertEqual("messages of their own (89 % of all), so none" in out, is_most)
+
     def test_lanes_by_communicators_and_tags(self) -> None:
         for tags, contexts, words in (((0, 1), (8, 9), "Each thread has a communicator of its own"), ((5, 5), (9, 9), "share a communicator and its tags"),
                                       ((0, -1), (9, 9), "share a communicator, so a lane, and receive any tag")):

@@ -114,8 +114,10 @@ def forecast(profile: Profile, costs: Costs | None = None, writers: KnownWriters
 
     if not profile.messages:
         return no("no messages that are not partitioned")
-    if all(message.is_own for message in profile.messages):
-        return dataclasses.replace(no("the threads send messages of their own, so none of these waits for a join"), is_nothing=True, waited_ns={})
+    own = sum(message.is_own for message in profile.messages) / len(profile.messages)
+    if own > 0.5:
+        share = "" if own == 1 else f" ({100 * own:.0f} % of all)"
+        return dataclasses.replace(no(f"the threads send messages of their own{share}, so none of these waits for a join"), is_nothing=True, waited_ns={})
     if threads < 2 and _has_more_threads(profile):
         return no("the program has several threads, and they meet nowhere that can be seen before the messages")
     if threads < 2:
