@@ -67,6 +67,7 @@ class Ordinary(Folder):
         out = self.said(self.pair(teams(1), teams(0)))
         self.assertRegex(out, r"  0 +1 +1 +2 +16 B +2 +1\.04 µs +1\.04 %")
         self.assertIn("`larklane run --option p2p=on` would carry them: 8 sends of 64 B in all, if all ranks run so.\n", out)
+        self.assertIn("From MPI_Init to MPI_Finalize: 100.0 µs.\n", out)
         self.assertIn("Up to 2 threads of a rank make these calls", out)
         self.assertIn("each has tags of its own. A communicator for each thread", out)
         self.assertIn("Sending early would save nothing: the threads send messages of their own", out)
@@ -117,6 +118,14 @@ class Ordinary(Folder):
         out = self.said(self.pair(teams(1), teams(0), ordinary=b"point-to-point messages are left to the MPI: of devices"))
         self.assertIn("In this run point-to-point messages are left to the MPI: of devices.\n", out)
         self.assertNotIn("would carry", out)
+
+    def test_the_page_has_the_same_and_explains_lanes(self) -> None:
+        out = self.folder / "page"
+        status, _, _ = self.command(self.pair(teams(1), teams(0)), "--out", out)
+        page = (out / "index.html").read_text()
+        self.assertEqual(status, 0)
+        for words in ("Ordinary messages under p2p=on", "Ordinary messages, by thread", "<dt>lane</dt>", "8 sends of 64 B in all"):
+            self.assertIn(words, page)
 
     def test_a_program_with_partitions_alone_hears_nothing_of_it(self) -> None:
         out = self.said(self.pair(files.SENDER, files.receiver(0)))

@@ -27,14 +27,16 @@ def ordinary_sentences(profile: Profile, accounts: Sequence[Account]) -> list[st
     """@return sentences on the carrier of this run, and on a run with p2p=on; none without ordinary messages"""
     if not accounts:
         return []
+    longest = wording.duration(max(duration_ns(file) for file in profile.files))
+    took = f"From MPI_Init to MPI_Finalize: {longest}."
     said = [f"In this run {text}." for text in dict.fromkeys(file.ordinary for file in profile.files) if text]
     if any(CARRIED in file.ordinary for file in profile.files):
-        return [*said, *_lanes(accounts), "To compare, profile the program without p2p=on, too, and give both folders to `larklane report`."]
+        return [*said, took, *_lanes(accounts), "To compare, profile the program without p2p=on, too, and give both folders to `larklane report`."]
     if said:
-        return said
+        return [*said, took]
     if len({(file.host, file.clock_id) for file in profile.files}) > 1:
-        return [f"`larklane run --option p2p=on` would leave them to the MPI: the ranks ran on several hosts ({DOCS})."]
-    return [_carried(accounts), *_gain(profile, accounts), *_lanes(accounts)]
+        return [f"`larklane run --option p2p=on` would leave them to the MPI: the ranks ran on several hosts ({DOCS}).", took]
+    return [_carried(accounts), took, *_gain(profile, accounts), *_lanes(accounts)]
 
 
 def _carried(accounts: Sequence[Account]) -> str:

@@ -157,7 +157,8 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
         del sections["profiles"]
     elif not made.collection.sources:
         sections = {name: sections[name] for name in ("profiles", "glossary")}
-        sections["glossary"] = (sections["glossary"][0], _terms({name: wording.GLOSSARY[name] for name in OF_PROFILES}))
+        words = [*OF_PROFILES, *(["lane"] if any(profile.ordinary for profile in profiles) else [])]
+        sections["glossary"] = (sections["glossary"][0], _terms({name: wording.GLOSSARY[name] for name in words}))
     subject = wording.count(len(made.collection.rows), "row") if made.collection.is_of_rows else made.subject() if made.collection.sources else wording.count(len(profiles), "profile")
     links = "".join(f'<a href="#{name}">{title}</a> ' for name, (title, _) in sections.items())
     body = "\n".join(f'<section id="{name}"><h2>{title}</h2>\n{text}</section>' for name, (title, text) in sections.items())
