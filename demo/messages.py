@@ -111,7 +111,8 @@ def table(cases: list[Case], show: Callable[[str], None] = print) -> None:
     for pair in pairs_of(cases):
         first = next(iter(pair.values()))
         times = {how: median(case.ns) for how, case in pair.items() if case.ns}
-        ratio = f"{times['native'] / times['larklane']:.1f}" if len(times) == len(NAMES) else "-"
+        is_whole = len(times) == len(NAMES) and not any(case.left for case in pair.values())
+        ratio = f"{times['native'] / times['larklane']:.1f}" if is_whole else "-"
         cells = [f"{times[how]:.0f}" if how in times else "-" for how in NAMES]
         show(row.format(first.version, COMMUNICATORS[first.communicators], *cells, ratio, verdict(pair)))
     carried = next((pair["larklane"] for pair in pairs_of(cases) if "larklane" in pair and pair["larklane"].summary and not pair["larklane"].left), None)
