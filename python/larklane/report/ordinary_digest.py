@@ -12,6 +12,7 @@ from larklane.profile.team import UNKNOWN
 from larklane.report.digest import Table
 
 LITTLE = 0.01  # of a thread's time
+BY_TAG = "each tag on its lane"  # in RankFile.ordinary
 DOCS = "docs/user/ordinary-messages.md"
 
 
@@ -31,7 +32,8 @@ def ordinary_sentences(profile: Profile, accounts: Sequence[Account]) -> list[st
     took = f"From MPI_Init to MPI_Finalize: {longest}."
     said = [f"In this run {text}." for text in dict.fromkeys(file.ordinary for file in profile.files) if text]
     if any(CARRIED in file.ordinary for file in profile.files):
-        return [*said, took, *_lanes(accounts), "To compare, profile the program without p2p=on, too, and give both folders to `larklane report`."]
+        lanes = [] if any(BY_TAG in file.ordinary for file in profile.files) else _lanes(accounts)
+        return [*said, took, *lanes, "To compare, profile the program without p2p=on, too, and give both folders to `larklane report`."]
     if said:
         return [*said, took]
     if len({(file.host, file.clock_id) for file in profile.files}) > 1:
