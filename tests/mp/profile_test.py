@@ -291,7 +291,7 @@ def ordinary(bench):
             seen = [(each.rank, each.number, each.sends, each.sent_bytes, each.receives, each.foreign, len(each.tags)) for each in accounts]
             expect(seen == [(rank, thread, count, 16 * count, count, 0, 1) for rank in (0, 1) for thread in (0, 1)], f"p2p={option}, {communicators}: {seen}")
             expect(len({context for each in accounts for context in each.tags}) == (1 if communicators == "one" else 2), f"{communicators}: {accounts}")
-            expect(all(0 < each.calls_ns for each in accounts) and all(message.is_own for message in found.messages), f"{accounts}")
+            expect(all(each.calls_ns > 0 for each in accounts) and all(message.is_own for message in found.messages), f"{accounts}")
 
 
 def questions(bench):
