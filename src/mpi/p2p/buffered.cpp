@@ -266,7 +266,7 @@ int attach(const Owner* owner, void* buffer, MPI_Count size) {
   return MPI_SUCCESS;
 }
 
-/// A communicator's buffer of which the MPI knows nothing.
+/// A communicator's buffer, unknown to the MPI.
 int attach_alone(const Call& call, const Owner& owner, void* buffer, MPI_Count size) {
   if (size < 0)
     return call.refuse(MPI_ERR_ARG, "size is " + std::to_string(size) + ": expected 0 or more");
@@ -295,7 +295,7 @@ int detach_alone(const Call& call, const Owner& owner, void* buffer_addr, Count*
   return MPI_SUCCESS;
 }
 
-/// MPI_Buffer_flush of the MPI, or what has its effect: detaching waits for the messages, too.
+/// MPI_Buffer_flush of the MPI, or the same effect: detaching waits for the messages, too.
 int flush_native(const Next& next) {
   if (next.Buffer_flush != nullptr) return next.Buffer_flush();
   void* start = nullptr;
