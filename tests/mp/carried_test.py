@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Programs whose ordinary messages Larklane carries, in trouble: ranks that die, children, signals, refused reads of memory, ten thousand
-communicators, hundreds of ranks, hints of live communicators.
+communicators, hundreds of ranks, hints of live communicators, calls that the MPI lacks.
 
   carried_test.py --build DIR CASE MPI    one case, on one MPI of launch.py
   carried_test.py --list                  `CASE MPI` of every case, one a line
@@ -154,9 +154,18 @@ def hints(bench):
         expect(set(found.values()) <= {kept, "none"}, f"{what}: {found}, not {kept}", outcome.output + native)
 
 
+def absent(bench):
+    """Calls of MPI 4.1 that the MPI lacks: a program that finds the stub's symbols can use them."""
+    program = bench.program("absent")
+    native = launch.launch(bench.mpi, 2, [program], 60).output
+    expect(native.count("lacks MPI_Buffer_flush") == 2, "natively there", native)
+    bench.carried(2, program)
+
+
 def cases():
     several = (death, forks, signals, forbidden, communicators, hints, summary)
-    return [(case, mpi) for mpi in MPIS for case in several] + [(case, "mpich5") for case in (ranks, pairs)]
+    once = [(case, "mpich5") for case in (ranks, pairs)] + [(absent, "openmpi5")]
+    return [(case, mpi) for mpi in MPIS for case in several] + once
 
 
 if __name__ == "__main__":
