@@ -231,7 +231,8 @@ def write_messages(cases: list[messages.Case], remark: str, results: Path) -> Pa
     """The same of plain messages."""
     data = {**messages.record_of(cases), "machine": machine(), "commit": commit(), "remark": remark,
             "footer": [f"{machine()}; {messages.RANKS} ranks x {messages.THREADS} threads on one host; Larklane {commit()}; "
-                       f"medians of {messages.REPETITIONS} runs, alternating; whiskers: least and most." + (f" Remark: {remark}." if remark else "")]}
+                       f"medians of {messages.REPETITIONS} runs, alternating; whiskers: least and most.",
+                       ". ".join(filter(None, [messages.crowding_text(), "Each word of each message was checked."])) + (f" Remark: {remark}." if remark else "")]}
     path = results / "messages.json"
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     return path

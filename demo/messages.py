@@ -1,5 +1,6 @@
 """One unmodified MPI + threads program with plain messages, before and after: natively, and under `larklane run --option p2p=on`."""
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -94,6 +95,12 @@ def pairs_of(cases: list[Case]) -> list[dict[str, Case]]:
     return list(found.values())
 
 
+def crowding_text() -> str:
+    """A remark if the threads share cores: MPIs whose waiting threads keep their core then lose much time natively."""
+    cores = len(os.sched_getaffinity(0))
+    return "" if cores >= RANKS * THREADS else f"{RANKS * THREADS} threads share {cores} cores here, so the times depend on the scheduler, too; native ones most"
+
+
 def verdict(pair: dict[str, Case]) -> str:
     """Right, or the trouble."""
     troubles = [f"{NAMES[how]}: {case.failure or case.left}" for how, case in pair.items() if case.failure or case.left]
@@ -106,6 +113,8 @@ def table(cases: list[Case], show: Callable[[str], None] = print) -> None:
     show(f"\n{PROGRAM}: {RANKS} ranks, {THREADS} threads each; thread t sends messages of {size} bytes to thread t of the other rank, with MPI_Isend,")
     show("MPI_Irecv and MPI_Waitall. The same program in both columns; p2p=on: under `larklane run --option p2p=on`.")
     show(f"Medians of {REPETITIONS} runs, ns for a message that a rank sends; each word of each message is checked.")
+    if crowding := crowding_text():
+        show(f"{crowding}.")
     row = "  {:20} {:13} {:>8} {:>8} {:>14}  {}"
     show(row.format("MPI", "communicators", "native", "p2p=on", "times as fast", "result"))
     for pair in pairs_of(cases):

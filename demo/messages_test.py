@@ -2,6 +2,7 @@
 """The part of the demo on plain messages, on outputs of runs as the program and `larklane run --summary` print them."""
 
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import messages
@@ -57,6 +58,15 @@ class Messages(unittest.TestCase):
         self.assertEqual(native, ["mpiexec", "-n", "2", "b/examples/mpich/exchange", "--threads", "2", "--rounds", "500", "--comms", "one"])
         self.assertEqual(larklane[:3] + larklane[8:], native)
         self.assertEqual(larklane[3:8], ["b/bin/larklane", "run", "--summary", "--option", "p2p=on"])
+
+    def test_threads_that_share_cores_are_named(self) -> None:
+        for cores, is_crowded in (({0, 1}, True), (set(range(8)), False)):
+            with unittest.mock.patch("os.sched_getaffinity", return_value=cores):
+                self.assertEqual("4 threads share 2 cores here" in text_of(pair(line(1000), line(250))), is_crowded)
+
+    def test_a_tab_in_the_version(self) -> None:
+        native, _ = pair(line(9).replace("Version:      5.0.2", "Version:\t4.0.2"), line(9))
+        self.assertEqual(native.version, "MPICH 4.0.2")
 
     def test_the_record_keeps_raw_samples(self) -> None:
         run = messages.record_of(pair(line(1000), line(250)))["runs"][0]

@@ -83,7 +83,7 @@ static int report(const problem *p, double seconds, long wrong) {
   char version[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
   MPI_Get_library_version(version, &length);
-  version[strcspn(version, ",\t\r\n")] = '\0';
+  version[strcspn(version, ",\r\n")] = '\0';
   MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
   const long messages = (long)p->threads * p->window * p->rounds; /* of a rank, timed */
   if (p->rank == 0) {
