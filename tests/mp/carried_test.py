@@ -138,8 +138,13 @@ def hints(bench):
         expect(set(found.values()) <= {kept, "none"}, f"{what}: {found}, not {kept}", outcome.output + native)
 
 
+def waitall(bench):
+    """MPI_Waitall ends requests in order, but a later one that fails ends the call, and one that needs a later one's lane gets its message."""
+    bench.carried(2, bench.program("waitall"), LARKLANE_VCI_COUNT_MAX="4")
+
+
 def cases():
-    several = (death, forks, signals, forbidden, communicators, hints)
+    several = (death, forks, signals, forbidden, communicators, hints, waitall)
     return [(case, mpi) for mpi in MPIS for case in several] + [(case, "mpich5") for case in (ranks, pairs)]
 
 
