@@ -154,6 +154,11 @@ def hints(bench):
         expect(set(found.values()) <= {kept, "none"}, f"{what}: {found}, not {kept}", outcome.output + native)
 
 
+def waitall(bench):
+    """MPI_Waitall ends requests in order, but a later one that fails ends the call, and one that needs a later one's lane gets its message."""
+    bench.carried(2, bench.program("waitall"), LARKLANE_VCI_COUNT_MAX="4")
+
+
 def absent(bench):
     """Calls of MPI 4.1 that the MPI lacks: a program that finds the stub's symbols can use them."""
     program = bench.program("absent")
@@ -163,7 +168,7 @@ def absent(bench):
 
 
 def cases():
-    several = (death, forks, signals, forbidden, communicators, hints, summary)
+    several = (death, forks, signals, forbidden, communicators, hints, summary, waitall)
     once = [(case, "mpich5") for case in (ranks, pairs)] + [(absent, "openmpi5")]
     return [(case, mpi) for mpi in MPIS for case in several] + once
 

@@ -358,6 +358,7 @@ class FlushRequest final : public Request, public FreedMessage {
 };
 
 Completion FlushRequest::poll(Pass& pass) {
+  pass.needs_all = true;
   bool is_out = Buffers::get().is_out(*space_, before_);
   if (!is_out) {
     pass.moved |= engine().progress_all() != 0;
