@@ -99,8 +99,7 @@ TEST(LinkedLibraries, EnvironmentComesBeforeRunpath) {
   ASSERT_TRUE(libraries);
   EXPECT_EQ(*libraries, listed(kPrograms / "linked_by_runpath"));
   EXPECT_EQ(libraries->front(), other / "liblinked_upper.so");
-  EXPECT_EQ(found(kPrograms / "linked_by_rpath")->front(),
-            kPrograms / "below/liblinked_upper.so");
+  EXPECT_EQ(found(kPrograms / "linked_by_rpath")->front(), kPrograms / "below/liblinked_upper.so");
 }
 
 TEST(LinkedLibraries, PreloadsAndWordsOfTheLinkerAreLeftToIt) {
