@@ -16,7 +16,7 @@ class ElfFile {
   enum class Machine { native, other_width, other_machine };
 
   enum class Parts { all, needs };
-  /// @param parts  needs: definitions are not read, of which a large library has thousands
+  /// @param parts  needs: without definitions; a large library has thousands of them
   /// @return  nothing if the file is no ELF file, or can't be read
   static std::optional<ElfFile> read(const std::filesystem::path& path, Parts parts = Parts::all);
 
