@@ -69,7 +69,7 @@ class ElfFile::Reader {
  public:
   Reader(std::span<const std::byte> bytes, ElfFile* file) : bytes_(bytes), file_(file) {}
 
-  bool read() {
+  bool read(Parts parts) {
     const auto ident = at<std::array<unsigned char, EI_NIDENT>>(0);
     if (!ident || std::memcmp(ident->data(), ELFMAG, SELFMAG) != 0) return false;
     if ((*ident)[EI_CLASS] != ELFCLASS64) {
@@ -83,7 +83,7 @@ class ElfFile::Reader {
       return true;
     }
     read_segments(*header);
-    read_sections(*header);
+    if (parts == Parts::all) read_sections(*header);
     return true;
   }
 
@@ -138,11 +138,23 @@ class ElfFile::Reader {
         const auto entry = at<Elf64_Dyn>(segment.p_offset + i * sizeof(Elf64_Dyn));
         if (!entry || entry->d_tag == DT_NULL) break;
         if (!names && entry->d_tag == DT_STRTAB) strings = offset_of(header, entry->d_un.d_ptr);
-        if (names && entry->d_tag == DT_NEEDED && file_->needed_.size() < kNeededMax) {
-          file_->needed_.emplace_back(text(strings + entry->d_un.d_val));
-        }
+        if (names) take_name(*entry, strings);
       }
     }
+  }
+
+  void take_name(const Elf64_Dyn& entry, std::size_t strings) {
+    const auto name = [&] { return text(strings + entry.d_un.d_val); };
+    if (entry.d_tag == DT_NEEDED && file_->needed_.size() < kNeededMax)
+      file_->needed_.emplace_back(name());
+    else if (entry.d_tag == DT_SONAME)
+      file_->soname_ = name();
+    else if (entry.d_tag == DT_RPATH)
+      file_->rpath_ = name();
+    else if (entry.d_tag == DT_RUNPATH)
+      file_->runpath_ = name();
+    else if (entry.d_tag == DT_FLAGS_1)
+      file_->has_no_default_folders_ = (entry.d_un.d_val & DF_1_NODEFLIB) != 0;
   }
 
   void read_sections(const Elf64_Ehdr& header) {
@@ -177,10 +189,10 @@ class ElfFile::Reader {
   bool has_symbols_[2] = {};  ///< of SHT_SYMTAB, SHT_DYNSYM
 };
 
-std::optional<ElfFile> ElfFile::read(const std::filesystem::path& path) {
+std::optional<ElfFile> ElfFile::read(const std::filesystem::path& path, Parts parts) {
   const Mapping mapping(path);
   ElfFile file;
-  if (!Reader(mapping.bytes(), &file).read()) return std::nullopt;
+  if (!Reader(mapping.bytes(), &file).read(parts)) return std::nullopt;
   return file;
 }
 

@@ -138,6 +138,12 @@ void add_run_options(CLI::App* command, larklane::tools::RunRequest* request) {
   command->prefix_command();
 }
 
+void add_options_of_run(CLI::App* command, larklane::tools::RunRequest* request) {
+  add_run_options(command, request);
+  command->add_option("--spawned", request->spawned)->group("");  // by MPI_Comm_spawn
+  command->footer(kRunExamples);
+}
+
 void add_profile_options(CLI::App* command, larklane::tools::ProfileRequest* request) {
   add_run_options(command, &request->run);
   command->add_option("--out", request->folder, "folder for the files, one for each rank")
@@ -420,6 +426,7 @@ int end_of(const CLI::App& app, const CLI::ParseError& error) {
 
 int command(int argc, char** argv) {
   using namespace larklane::tools;
+  if (const std::optional<int> status = other_command(argc, argv)) return *status;
   CLI::App app{
       "Larklane: MPI partitioned communication that is early and aggregated, under the MPI you "
       "have."};
@@ -427,16 +434,17 @@ int command(int argc, char** argv) {
   app.set_version_flag("--version", "larklane " LARKLANE_VERSION);
   app.require_subcommand(1);
 
-  const auto add = [&app](const char* name, const char* what, auto* add_options, auto* request) {
+  // `larklane run` stands before each process of a job: options of other commands would take half
+  // of its time.
+  const std::string_view word = argc > 1 ? argv[1] : "";
+  const auto add = [&](const char* name, const char* what, auto* add_options, auto* request) {
     CLI::App* made = app.add_subcommand(name, what);
-    add_options(made, request);
+    if (word == name || word.starts_with('-')) add_options(made, request);
     return made;
   };
   RunRequest run_request;
   CLI::App* run_command =
-      add("run", "run a program with Larklane under it", add_run_options, &run_request);
-  run_command->add_option("--spawned", run_request.spawned)->group("");  // by MPI_Comm_spawn
-  run_command->footer(kRunExamples);
+      add("run", "run a program with Larklane under it", add_options_of_run, &run_request);
   LaunchRequest launch_request;
   CLI::App* launch_command = add("launch", "start processes of a native program on this host",
                                  add_launch_options, &launch_request);
@@ -463,7 +471,6 @@ int command(int argc, char** argv) {
   app.add_subcommand("tune", "measure this host for the policies ploggp and table");
   app.add_subcommand("report", "figures, comparison and advice from what was measured");
 
-  if (const std::optional<int> status = other_command(argc, argv)) return *status;
   // Words behind `--` are no options of ours.
   const int own = static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv);
   try {

@@ -16,10 +16,12 @@
 #include <iterator>
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/config.hpp"
 #include "elf_file.hpp"
+#include "linked_libraries.hpp"
 
 namespace larklane::tools {
 namespace {
@@ -111,7 +113,9 @@ std::string output_of(const std::vector<std::string>& command) {
 /// Every library that the program is linked with, directly or not, as its own dynamic linker finds
 /// them now.
 std::vector<std::filesystem::path> libraries_of(const std::string& linker,
-                                                const std::filesystem::path& path) {
+                                                const std::filesystem::path& path,
+                                                const ElfFile& elf) {
+  if (auto found = linked_libraries(path, elf)) return std::move(*found);
   std::vector<std::filesystem::path> libraries;
   std::istringstream lines(output_of({linker, "--list", path.string()}));
   for (std::string line; std::getline(lines, line);) {
@@ -136,7 +140,7 @@ const char* symbol_of_family(const ElfFile& library, std::string* family) {
 }
 
 void find_family(const ElfFile& elf, bool family_given, Program* program) {
-  const auto libraries = libraries_of(elf.interpreter(), program->path);
+  const auto libraries = libraries_of(elf.interpreter(), program->path, elf);
   std::ranges::copy_if(libraries, std::back_inserter(program->sanitizers), is_sanitizer);
   for (const auto& path : libraries) {
     if (path.filename().string().starts_with("liblarklane_")) continue;
@@ -232,8 +236,9 @@ std::vector<std::filesystem::path> sanitizers_of(const std::filesystem::path& fi
   const auto elf = ElfFile::read(file);
   if (!elf) return {};
   std::vector<std::filesystem::path> found;
-  std::ranges::copy_if(libraries_of(elf->interpreter().empty() ? linker : elf->interpreter(), file),
-                       std::back_inserter(found), is_sanitizer);
+  std::ranges::copy_if(
+      libraries_of(elf->interpreter().empty() ? linker : elf->interpreter(), file, *elf),
+      std::back_inserter(found), is_sanitizer);
   return found;
 }
 

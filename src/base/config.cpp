@@ -180,6 +180,7 @@ std::optional<std::size_t> find_option(std::string_view name) {
 }
 
 std::optional<std::size_t> find_option_of_variable(std::string_view variable) {
+  if (!variable.starts_with(kPrefix)) return std::nullopt;
   for (std::size_t i = 0; i < kOptionCount; ++i) {
     if (environment_name(kOptions[i].name) == variable) return i;
   }

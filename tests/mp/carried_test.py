@@ -21,7 +21,7 @@ from checks import expect  # noqa: E402
 
 MPIS = ("mpich5", "openmpi5")
 WAITS = 11  # calls in which the ranks of death.c wait
-SIDE_BYTES_MAX = 16 << 10  # of a pair that talks
+SIDE_BYTES_MAX = 12 << 10  # of a pair that talks
 HEAP_MORE_MAX = 64 << 10
 RESIDENT_MORE_KIB_MAX = 1024
 

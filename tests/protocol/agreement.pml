@@ -1,10 +1,11 @@
 /* The agreement in MPI_Init: the ranks of a world decide together whether Larklane carries their messages. An AND over a tree of control
- * connections, twice: round 1 asks each rank, round 2 whether the private communicator could be made everywhere. Ranks 0 - 1 - 2 are
- * a chain with the root 0; with RANKS=4 rank 3 is a second child of the root.
+ * connections. The yes of round 1 is final, unless a wire needs a communicator of the MPI (ROUNDS=2): then round 2 asks whether it could be
+ * made everywhere. Ranks 0 - 1 - 2 are a chain with the root 0; with RANKS=4 rank 3 is a second child of the root.
  *
  *  1. A rank sends yes to its parent when it agrees and each child has said yes. The root's yes is the final answer.
  *  2. Before its yes a rank may say no alone: at a deadline, for other options, if its parent or the root has no address or refuses
- *     the connection. So each rank that waits for an answer knows that the root runs Larklane.
+ *     the connection. So each rank that waits for an answer knows that the root runs Larklane. It looks for the root once: the root may end
+ *     between that look and the yes.
  *  3. After its yes a rank waits for the answer without a time limit. It never decides alone.
  *  4. If the connection to the parent ends after the yes, the rank asks the root. The root answers when it has decided, not before.
  *  5. If the root is gone, too, the rank aborts the job.
@@ -12,7 +13,7 @@
  *  7. A connection that ends before the child's vote counts as no, unless this rank has said yes.
  *  8. Votes and questions are handled by the helper thread: the calling thread may be inside the native MPI_Comm_dup, which waits for
  *     ranks that still wait for an answer.
- *  9. After a final yes of round 1 each live rank calls MPI_Comm_dup, even if it has learned a no of round 2 already. Its failure on a rank is that rank's no in round 2.
+ *  9. Of two rounds: after the yes of round 1 each live rank calls MPI_Comm_dup, even if it has learned a no of round 2 already. Its failure on a rank is that rank's no in round 2.
  * 10. A rank keeps its listener until all ranks have decided: until the native MPI_Finalize returns, which synchronises them.
  *
  * Faults, one in a run (with TWO, a death or a lost connection beside another one): one rank runs without Larklane, or disagrees, or meets its deadline, or fails to make the communicator; at any step one rank dies,
@@ -23,8 +24,11 @@
  *
  * @cc -DCOLLAPSE
  * @model chain
+ * @model chain_rounds -DROUNDS=2
  * @soak chain_two -DTWO
+ * @soak chain_rounds_two -DROUNDS=2 -DTWO
  * @soak tree -DRANKS=4
+ * @soak tree_rounds -DROUNDS=2 -DRANKS=4
  * @mutant 1 rule 3: a deadline passes after the yes, and the rank goes native => outcome
  * @mutant 2 rule 4: the connection to the parent ends, and the rank goes native => outcome
  * @mutant 3 rule 4: an undecided root answers no => outcome
@@ -32,14 +36,14 @@
  * @mutant 5 rule 6: a rank that says no alone does not pass it to its children => deadlock
  * @mutant 6 rule 6: a vote that comes after the decision gets no answer => deadlock
  * @mutant 7 rule 1: a rank says yes before its child has voted => said[s]
- * @mutant 8 rule 8: the calling thread answers questions, when it is not inside the MPI => deadlock
+ * @mutant 8 -DROUNDS=2 rule 8: the calling thread answers questions, when it is not inside the MPI => deadlock
  * @mutant 9 rule 10: a rank closes its listener when it has decided => dead[0]
- * @mutant 10 rule 9: a rank whose communicator failed goes native without a second vote => deadlock
+ * @mutant 10 -DROUNDS=2 rule 9: a rank whose communicator failed goes native without a second vote => deadlock
  * @mutant 11 rule 7: a connection that ends without a vote is not noticed => deadlock
  * @mutant 12 rule 5: the root is gone, and the rank waits => deadlock
  * @mutant 13 rule 2: a rank that has said no alone counts later votes, and sends its yes => deadlock
  * @mutant 14 rule 2: a rank says yes to a parent although the root has no address => deadlock
- * @mutant 15 rule 9: a rank with a no of round 2 leaves out MPI_Comm_dup => deadlock
+ * @mutant 15 -DROUNDS=2 rule 9: a rank with a no of round 2 leaves out MPI_Comm_dup => deadlock
  * @unreached helper -end-
  */
 #ifndef MUTATE
@@ -48,13 +52,16 @@
 #ifndef RANKS
 #define RANKS 3
 #endif
+#ifndef ROUNDS
+#define ROUNDS 1
+#endif
 #define NONE 0
 #define YES 1
 #define NO 2
 #define PARENT(s) ((s) == 2 -> 1 : 0)
 #define ENDED(c) (cut[c] || dead[c] || dead[PARENT(c)] || left[c] || left[PARENT(c)])
 #define HAS_CHILDREN_VOTES(s) (MUTATE == 7 || ((s) == 0 -> voted[1] && (RANKS < 4 || voted[3]) : (s) != 1 || voted[2]))
-#define IS_OWNED_OR_NATIVE(s) (answer[s] == NO || (answer[s] == YES && round[s] == 3))
+#define IS_OWNED_OR_NATIVE(s) (answer[s] == NO || (answer[s] == YES && round[s] == ROUNDS + 1))
 #define IS_OVER(s) (!present[s] || dead[s] || IS_OWNED_OR_NATIVE(s))
 #if RANKS > 3
 #define DEAD (dead[0] + dead[1] + dead[2] + dead[3])
@@ -129,10 +136,12 @@ inline decide(s, d) {
      :: s == 1 -> voted[2] = false
      :: else
      fi;
+#if ROUNDS > 1
      if
-     :: round[s] == 2 -> answer[s] = NONE
+     :: round[s] <= ROUNDS -> answer[s] = NONE
      :: else
      fi
+#endif
   :: else
   fi
 }
@@ -164,6 +173,8 @@ inline act() {
      :: s == 0 -> d = YES
      :: s != 0 && (REFUSES(0) || (!connected[s] && REFUSES(PARENT(s)))) ->
         fault = true; alone = true; d = NO         /* refused */
+     :: s != 0 && listening[0] && REFUSES(0) && (connected[s] || !REFUSES(PARENT(s))) ->
+        said[s] = true; sends = YES                /* it has found the root, which has ended since */
      :: else -> said[s] = true; sends = YES
      fi
   :: else
@@ -242,6 +253,7 @@ proctype caller(byte s) {                          /* the thread inside MPI_Init
       :: else -> fails[s] = true
       fi };
     (answer[s] == NO || round[s] >= 2);
+#if ROUNDS > 1
     if
 #if MUTATE == 15
     :: answer[s] == NO
@@ -264,6 +276,7 @@ proctype caller(byte s) {                          /* the thread inside MPI_Init
        fi;
        answer[s] != NONE
     fi;
+#endif
 #if MUTATE != 9
     (IS_OVER(0) && IS_OVER(1) && IS_OVER(2) && (RANKS < 4 || IS_OVER(RANKS - 1)));   /* the program, up to MPI_Finalize */
 #endif
@@ -311,7 +324,9 @@ init {
     :: present[s] = false; fault = true; outcome[1] = NO
     :: agrees[s] = false; fault = true
     :: late = s
+#if ROUNDS > 1
     :: unmade = s
+#endif
     :: true
     fi;
     for (s : 0 .. RANKS - 1) {

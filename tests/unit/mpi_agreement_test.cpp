@@ -36,13 +36,19 @@ enum class Fault : std::uint8_t {
 /// Ranks of one world on a simulated network. Each step is one event of one rank.
 class SimulatedWorld {
  public:
-  SimulatedWorld(int size, Fault fault, std::uint32_t seed)
-      : size_(size), fault_(fault), seed_(seed), random_(seed), victim_(draw(size)) {
+  SimulatedWorld(int size, Fault fault, std::uint32_t seed, int rounds)
+      : size_(size),
+        fault_(fault),
+        seed_(seed),
+        rounds_(rounds),
+        random_(seed),
+        victim_(draw(size)) {
     for (int rank = 0; rank < size; ++rank) {
       ranks_.push_back(std::make_unique<Rank>(*this, rank));
       if (is_present(rank)) {
         const Terms terms{.options = fault == Fault::other_options && rank == victim_ ? 2U : 1U};
-        ranks_.back()->agreement = std::make_unique<Agreement>(rank, size, terms, *ranks_.back());
+        ranks_.back()->agreement =
+            std::make_unique<Agreement>(rank, size, terms, *ranks_.back(), rounds);
       }
     }
     fault_after_ = draw(size * 8);
@@ -150,7 +156,7 @@ class SimulatedWorld {
       case Rank::Call::before:
         return fault_ != Fault::late || rank.rank != victim_ || is_struck_;
       case Rank::Call::voted:
-        return rank.agreement->outcome(1) == Outcome::yes;
+        return rounds_ > 1 && rank.agreement->outcome(1) == Outcome::yes;
       case Rank::Call::inside_dup: {
         int entered = 0;
         for (const auto& other : ranks_)
@@ -228,7 +234,7 @@ class SimulatedWorld {
   /// No two ranks, the dead included, decide a round differently. The job is aborted only if the
   /// root has ended.
   void check_agreement() {
-    for (int round = 1; round <= Agreement::kRounds; ++round) {
+    for (int round = 1; round <= rounds_; ++round) {
       std::optional<Outcome> all;
       for (const auto& rank : ranks_) {
         if (rank->agreement == nullptr) continue;
@@ -251,13 +257,15 @@ class SimulatedWorld {
   void check_ends() const {
     for (const auto& rank : ranks_) {
       if (rank->agreement == nullptr || rank->is_dead) continue;
-      EXPECT_NE(rank->agreement->outcome(2), Outcome::open) << "rank " << rank->rank << " waits";
+      EXPECT_NE(rank->agreement->outcome(rounds_), Outcome::open)
+          << "rank " << rank->rank << " waits";
     }
   }
 
   const int size_;
   const Fault fault_;
   const std::uint32_t seed_;
+  const int rounds_;
   std::minstd_rand random_;
   const int victim_;
   int fault_after_ = 0;
@@ -270,10 +278,10 @@ class SimulatedWorld {
 
 /// Calls check(world) after each of `runs` runs, with 1 to 8 ranks in turn.
 template <class Check>
-void run_all(Fault fault, int runs, Check&& check) {
+void run_all(Fault fault, int runs, Check&& check, int rounds = Agreement::kRoundsMax) {
   for (int seed = 1; seed <= runs; ++seed) {
     SCOPED_TRACE("LARKLANE_SEED=" + std::to_string(seed));
-    SimulatedWorld world(1 + seed % 8, fault, static_cast<std::uint32_t>(seed));
+    SimulatedWorld world(1 + seed % 8, fault, static_cast<std::uint32_t>(seed), rounds);
     world.run();
     if (testing::Test::HasFailure()) return;
     check(world, 1 + seed % 8);
@@ -345,6 +353,18 @@ TEST(Agreement, ALostConnectionNeverDividesTheRanks) {
   run_all(Fault::cut, 20'000, [](const SimulatedWorld&, int) {});
 }
 
+TEST(Agreement, OneRoundIsFinal) {
+  constexpr int kRounds = 1;
+  int owned = 0;
+  for (const Fault fault : {Fault::none, Fault::absent, Fault::other_options, Fault::objects,
+                            Fault::late, Fault::killed, Fault::cut})
+    run_all(
+        fault, 4000,
+        [&](const SimulatedWorld& world, int) { owned += world.all_say(1, Outcome::yes) ? 1 : 0; },
+        kRounds);
+  EXPECT_GT(owned, 4000);
+}
+
 TEST(Agreement, ReasonsNameTheRankAndTheRemedy) {
   EXPECT_NE(text_of({Objection::without_larklane, 3}, 0).find("rank 3 runs without this Larklane"),
             std::string::npos);
@@ -368,7 +388,7 @@ TEST(Agreement, RankObjectsBeforeItsYesIfMemoryCantBeRead) {
   };
   for (const int walled : {0, 1}) {  // the root, and the parent, of rank 3
     Walls lines(walled);
-    Agreement leaf(3, 5, {}, lines);
+    Agreement leaf(3, 5, {}, lines, Agreement::kRoundsMax);
     leaf.agree(1);
     EXPECT_EQ(leaf.outcome(1), Agreement::Outcome::no);
     EXPECT_EQ(leaf.reason().objection, Objection::unreadable);
@@ -377,7 +397,7 @@ TEST(Agreement, RankObjectsBeforeItsYesIfMemoryCantBeRead) {
     EXPECT_EQ(std::get<2>(lines.sent[0]).is_yes, 0);
   }
   Walls lines(2);
-  Agreement root(0, 3, {}, lines);
+  Agreement root(0, 3, {}, lines, Agreement::kRoundsMax);
   root.agree(1);
   root.on_ballot(BallotKind::vote, {.terms = {},
                                     .from = 2,
@@ -399,7 +419,7 @@ TEST(Agreement, ParentReportsAnEndThatOthersRelyOn) {
   };
   for (int votes = 0; votes <= 4; ++votes) {  // of both children, in two rounds
     NoLines lines;
-    Agreement root(0, 3, {}, lines);
+    Agreement root(0, 3, {}, lines, Agreement::kRoundsMax);
     root.agree(1);
     for (int vote = 0; vote < votes; ++vote) {
       if (vote == 2) root.agree(2);

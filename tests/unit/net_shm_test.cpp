@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -226,6 +227,24 @@ TEST(ShmPeer, RowsAreAsManyAsThereAre) {
   EXPECT_TRUE(shown.catalogue->add(ring.start, 64, ring.place)) << "one of those that are left";
   for (const std::size_t one : {5u, 6u}) shown.catalogue->remove(keys[one]);
   EXPECT_TRUE(shown.catalogue->add(nullptr, 0));
+}
+
+TEST(ShmCatalogue, PagesAreAllocatedWithTheirFirstRow) {
+  constexpr std::uint64_t kPageBytes = 4096;
+  const std::unique_ptr<Catalogue> catalogue = std::move(Catalogue::create().value());
+  const auto pages = [&] {
+    struct stat info {};
+    EXPECT_EQ(::fstat(catalogue->fd(), &info), 0);
+    return static_cast<std::uint64_t>(info.st_blocks) * 512 / kPageBytes;
+  };
+  if (pages() >= sizeof(CatalogueArea) / kPageBytes)
+    GTEST_SKIP() << "this kernel allocates all at once";
+  EXPECT_EQ(pages(), 2u);
+  for (std::uint64_t rows = 1; rows <= 1000; ++rows) {
+    ASSERT_TRUE(catalogue->add(nullptr, 0));
+    const std::uint64_t used = offsetof(CatalogueArea, rows) + rows * sizeof(MemoryRow);
+    ASSERT_EQ(pages(), (used + kPageBytes - 1) / kPageBytes) << rows;
+  }
 }
 
 TEST(ShmPeer, AllocatedMemoryIsZeroedAndMappedOnce) {

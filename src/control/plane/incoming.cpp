@@ -12,9 +12,12 @@ namespace larklane::control {
 namespace {
 
 constexpr std::size_t kBufferBytes = 16384;
+/// Until they have been filled: most peers send a few short records. A job has many peers.
+constexpr std::size_t kFirstBytes = 1024;
 /// A stranger may cost no more memory.
 constexpr std::size_t kHelloBytes = std::max(sizeof(Hello), sizeof(RemoteHello));
 static_assert(kBufferBytes >= record_bytes(kRecordBytesMax));
+static_assert(kFirstBytes > kHelloBytes);
 static_assert(sizeof(Hello) % kRecordAlign == 0);
 
 constexpr const char* kFdsLost = "descriptors lost (too many, or too many open files here)";
@@ -33,11 +36,14 @@ Incoming::Incoming(UniqueFd fd, const Credentials& credentials)
       buffer_(new std::byte[kHelloBytes]),
       buffer_bytes_(kHelloBytes) {}
 
-void Incoming::grow() {
-  std::unique_ptr<std::byte[]> larger(new std::byte[kBufferBytes]);
+void Incoming::grow() { grow_to(kFirstBytes); }
+
+void Incoming::grow_to(std::size_t bytes) {
+  std::unique_ptr<std::byte[]> larger(new std::byte[bytes]);
   std::memcpy(larger.get(), buffer_.get() + begin_, end_ - begin_);
   buffer_ = std::move(larger);
-  buffer_bytes_ = kBufferBytes;
+  buffer_bytes_ = bytes;
+  was_filled_ = false;
   end_ -= begin_;
   begin_ = 0;
 }
@@ -48,6 +54,7 @@ Incoming::Read Incoming::read() {
     end_ -= begin_;
     begin_ = 0;
   }
+  if (buffer_bytes_ == kFirstBytes && was_filled_) grow_to(kBufferBytes);
   if (!identity_.is_at(fd_.get())) return Read::nothing;  // closed by the program
   bool fds_lost = false;
   const ssize_t received = receive_some(
@@ -59,6 +66,7 @@ Incoming::Read Incoming::read() {
     return Read::end;
   }
   end_ += static_cast<std::size_t>(received);
+  was_filled_ = end_ == buffer_bytes_;
   return Read::data;
 }
 

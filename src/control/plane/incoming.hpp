@@ -87,6 +87,8 @@ class Incoming {
   void skip(std::size_t bytes) noexcept { begin_ += bytes; }
 
  private:
+  void grow_to(std::size_t bytes);
+
   UniqueFd fd_;
   const FdIdentity identity_;  // of fd_
   const Credentials credentials_;
@@ -95,6 +97,7 @@ class Incoming {
   std::size_t buffer_bytes_;
   std::size_t begin_ = 0;  // a multiple of kRecordAlign
   std::size_t end_ = 0;
+  bool was_filled_ = false;           // by the last read
   std::vector<UniqueFd> fds_;         // arrived, of records not parsed yet
   std::vector<UniqueFd> record_fds_;  // of the record parsed last
   bool fds_lost_ = false;

@@ -58,8 +58,8 @@ std::string text_of(const Reason& reason, std::uint64_t wait_ns) {
   return rank + text_of(reason.objection);
 }
 
-Agreement::Agreement(int rank, int size, const Terms& terms, Lines& lines)
-    : rank_(rank), terms_(terms), lines_(lines) {
+Agreement::Agreement(int rank, int size, const Terms& terms, Lines& lines, int rounds)
+    : rank_(rank), terms_(terms), lines_(lines), rounds_(rounds) {
   for (int child = kChildren * rank + 1; child <= kChildren * (rank + 1) && child < size; ++child)
     children_.push_back({.rank = child});
   if (rank == 0) waiting_.resize(static_cast<std::size_t>(size));
@@ -95,7 +95,7 @@ void Agreement::expire() {
 
 void Agreement::on_ballot(BallotKind kind, const Ballot& ballot) {
   const std::scoped_lock lock(mutex_);
-  if (ballot.round < 1 || ballot.round > kRounds) return;
+  if (ballot.round < 1 || ballot.round > rounds_) return;
   switch (kind) {
     case BallotKind::vote:
       return on_vote_locked(ballot);
@@ -219,7 +219,9 @@ void Agreement::vote_locked() {
   for (const int needed : {0, parent}) {
     if (needed == parent && is_parent_met_) continue;
     Objection absence = is_parent_met_ ? Objection::none : lines_.absence(needed);
-    if (absence == Objection::none && !lines_.connect(needed)) absence = Objection::ended;
+    // A connection to the root, too, would be one of each rank there.
+    if (absence == Objection::none && needed == parent && !lines_.connect(needed))
+      absence = Objection::ended;
     if (absence == Objection::none) absence = lines_.obstacle(needed);
     if (absence != Objection::none) return refuse_locked({absence, needed});
   }

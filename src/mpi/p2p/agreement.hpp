@@ -1,7 +1,8 @@
 #pragma once
 // The agreement in MPI_Init: the ranks of a world decide together whether Larklane carries their
-// ordinary messages. An AND over a tree of control connections, in two rounds: round 1 asks each
-// rank, round 2 whether the private communicator was made everywhere. No MPI call, no socket.
+// ordinary messages. An AND over a tree of control connections. Round 1 asks each rank. Where a
+// wire needs a communicator of the MPI, round 2 asks whether it was made everywhere. No MPI call,
+// no socket.
 // (docs/design/protocols/ordinary_messages.md; model: tests/protocol/agreement.pml)
 
 #include <array>
@@ -43,7 +44,7 @@ std::string text_of(const Reason& reason, std::uint64_t wait_ns);
 /// The properties that all ranks must share. Thread safety: immutable.
 struct Terms {
   std::uint32_t byte_order = 0x01020304;
-  std::uint16_t version = 1;  ///< of the records here and of the messages that follow
+  std::uint16_t version = 2;  ///< of the records here and of the messages that follow
   std::uint16_t family = 0;   ///< of the MPI's ABI
   std::uint64_t options = 0;  ///< digest of the options that must be equal
 };
@@ -97,7 +98,7 @@ class Lines {
 // 7. A decision goes to each child that has voted. A child that votes later finds the answer no.
 class Agreement {
  public:
-  static constexpr int kRounds = 2;
+  static constexpr int kRoundsMax = 2;
   static constexpr int kChildren = 2;
   /// Offers: a bit for each thing that the ranks do only if all can.
   static constexpr std::uint8_t kLanesByTag = 1;
@@ -110,7 +111,8 @@ class Agreement {
     aborted,  ///< parent and root ended after this rank's yes: it cannot know the others' decision
   };
 
-  Agreement(int rank, int size, const Terms& terms, Lines& lines);
+  /// @param rounds  equal on all ranks: the yes of the last one is final
+  Agreement(int rank, int size, const Terms& terms, Lines& lines, int rounds);
 
   /// This process's own yes in `round`; the second after the yes of the first.
   /// @param offers  of round 1
@@ -142,7 +144,7 @@ class Agreement {
     std::uint8_t offers = 0;  ///< of its subtree
   };
 
-  bool is_open_locked() const noexcept { return round_ <= kRounds && !is_no_ && !is_aborted_; }
+  bool is_open_locked() const noexcept { return round_ <= rounds_ && !is_no_ && !is_aborted_; }
   bool is_waiting_locked() const noexcept { return is_open_locked() && has_said_yes_; }
   void on_vote_locked(const Ballot& vote);
   void on_question_locked(const Ballot& question);
@@ -161,10 +163,11 @@ class Agreement {
   const int rank_;
   const Terms terms_;
   Lines& lines_;
+  const int rounds_;
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   std::vector<Child> children_;
-  int round_ = 1;            // the open one; kRounds + 1: the last has been decided yes
+  int round_ = 1;            // the open one; rounds_ + 1: the last has been decided yes
   bool has_agreed_ = false;  // this process, in this round
   bool has_said_yes_ = false;
   bool is_no_ = false, is_aborted_ = false;
@@ -173,7 +176,7 @@ class Agreement {
   bool has_parent_ended_ = false, has_root_ended_ = false, has_asked_ = false;
   bool is_parent_met_ = false;
   // The root's.
-  std::array<std::optional<bool>, kRounds + 1> finals_;  // by round
+  std::array<std::optional<bool>, kRoundsMax + 1> finals_;  // by round
   std::vector<std::uint8_t> waiting_;  // by rank: the round that it asked about too early; 0: none
 };
 

@@ -15,14 +15,13 @@ namespace {
 
 constexpr std::uint16_t kKinds = 4;
 
-/// By the kernel's list; without it, by connections.
-std::vector<bool> are_bound(const std::vector<control::Address>& addresses) {
-  if (auto bound = control::are_bound(addresses)) return std::move(*bound);
-  std::vector<bool> bound;
-  bound.reserve(addresses.size());
-  for (const control::Address& address : addresses)
-    bound.push_back(control::connect_to(address).has_value());
-  return bound;
+/// By connections: the kernel's list is of all sockets of a host, so it grows with the ranks.
+bool is_bound(const control::Address& address, pid_t* listener = nullptr) {
+  auto connection = control::connect_to(address);
+  if (!connection)
+    return connection.error() == Status(Errc::kSystem, EAGAIN);  // its backlog is full
+  if (listener != nullptr) *listener = control::peer_credentials(connection->get()).pid;
+  return true;
 }
 
 }  // namespace
@@ -32,43 +31,44 @@ control::Address ballot_address_of(const Member& member) { return address_of(mem
 BallotLines::BallotLines(control::Plane& plane, const Job& job, int rank, int size,
                          std::uint16_t first_kind)
     : plane_(plane), job_(job), rank_(rank), size_(size), first_kind_(first_kind) {
-  std::vector<int> ranks;
-  if (rank != 0) ranks.push_back(0);
-  if (rank > Agreement::kChildren) ranks.push_back(Agreement::parent_of(rank));
+  const auto need = [&](int one) { needed_.push_back({one, address_of(member(one)), {}, 0}); };
+  if (rank != 0) need(0);
+  if (rank > Agreement::kChildren) need(Agreement::parent_of(rank));
+  for (Needed& above : needed_) look_for(above);
   for (int nth = 1; nth <= Agreement::kChildren; ++nth)
-    if (const int child = Agreement::kChildren * rank + nth; child < size) ranks.push_back(child);
-  std::vector<control::Address> addresses;
-  for (const int one : ranks) {
-    addresses.push_back(ballot_address_of(member(one)));
-    addresses.push_back(address_of(member(one)));
-  }
-  const std::vector<bool> bound = are_bound(addresses);
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const Objection absence = bound[2 * i]       ? Objection::none
-                              : bound[2 * i + 1] ? Objection::without_p2p
-                                                 : Objection::without_larklane;
-    needed_.push_back({ranks[i], std::move(addresses[2 * i + 1]), absence});
-  }
+    if (const int child = Agreement::kChildren * rank + nth; child < size) need(child);
   // Now: after a no, lower ranks may end before this one looks for them.
   speaks_ = rank == 0 || (absence(0) != Objection::none && is_lowest());
 }
 
-const BallotLines::Needed* BallotLines::find(int rank) const {
+BallotLines::Needed* BallotLines::find(int rank) {
   const auto found = std::ranges::find(needed_, rank, &Needed::rank);
   return found == needed_.end() ? nullptr : &*found;
 }
 
+void BallotLines::look_for(Needed& needed) const {
+  needed.absence = is_bound(ballot_address_of(member(needed.rank)), &needed.process)
+                       ? Objection::none
+                   : is_bound(needed.address) ? Objection::without_p2p
+                                              : Objection::without_larklane;
+}
+
 Objection BallotLines::absence(int rank) {
-  const Needed* const needed = find(rank);
-  return needed == nullptr ? Objection::without_larklane : needed->absence;
+  const std::scoped_lock lock(mutex_);
+  Needed* const needed = find(rank);
+  if (needed == nullptr) return Objection::without_larklane;
+  if (!needed->absence) look_for(*needed);
+  return *needed->absence;
 }
 
 bool BallotLines::connect(int rank) {
   const std::scoped_lock lock(mutex_);
   control::Peer*& known = peers_[rank];
   if (known != nullptr && !known->is_down()) return true;
-  const Needed* const needed = find(rank);
-  if (needed == nullptr || needed->absence != Objection::none) return false;
+  Needed* const needed = find(rank);
+  if (needed == nullptr) return false;
+  if (!needed->absence) look_for(*needed);
+  if (needed->absence != Objection::none) return false;
   auto peer = plane_.connect(needed->address);
   if (!peer) return false;
   known = *peer;
@@ -78,8 +78,12 @@ bool BallotLines::connect(int rank) {
 Objection BallotLines::obstacle(int rank) {
   const std::scoped_lock lock(mutex_);
   const auto known = peers_.find(rank);
-  if (known == peers_.end() || known->second == nullptr) return Objection::none;
-  const pid_t thread = shm::attach_thread(known->second->pid());
+  const Needed* const needed = find(rank);
+  const pid_t process = known != peers_.end() && known->second != nullptr ? known->second->pid()
+                        : needed != nullptr                               ? needed->process
+                                                                          : 0;
+  if (process == 0) return Objection::none;
+  const pid_t thread = shm::attach_thread(process);
   for (const shm::Direction direction : {shm::Direction::read, shm::Direction::write})
     if (const Status status = shm::probe_attach(direction, thread);
         !status.ok() && status.detail() != ESRCH)
@@ -126,8 +130,8 @@ bool BallotLines::is_lowest() const {
   std::vector<control::Address> below;
   below.reserve(static_cast<std::size_t>(rank_));
   for (int other = 0; other < rank_; ++other) below.push_back(ballot_address_of(member(other)));
-  const std::vector<bool> bound = are_bound(below);
-  return std::ranges::find(bound, true) == bound.end();
+  if (const auto bound = control::are_bound(below)) return !std::ranges::count(*bound, true);
+  return std::ranges::none_of(below, [](const auto& address) { return is_bound(address); });
 }
 
 }  // namespace larklane::mpi::p2p

@@ -2,6 +2,8 @@
 // The agreement's connections: ballots as records of the control plane, between processes of one
 // host. No MPI call.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -21,8 +23,9 @@ control::Address ballot_address_of(const Member& member);
 /// Thread safety: thread-safe.
 class BallotLines final : public Lines {
  public:
-  /// Looks up which of the ranks that this one needs take part: all that will have bound their
-  /// names. @param first_kind  of the four kinds of ballots, as records @param plane  outlives it
+  /// Looks for root and parent; for a child, when absence() asks. All ranks that take part have
+  /// bound their names by now. @param first_kind  of the four kinds of ballots, as records @param
+  /// plane  outlives it
   BallotLines(control::Plane& plane, const Job& job, int rank, int size, std::uint16_t first_kind);
 
   Objection absence(int rank) override;
@@ -44,10 +47,12 @@ class BallotLines final : public Lines {
   struct Needed {
     int rank;
     control::Address address;
-    Objection absence;
+    std::optional<Objection> absence;  // guarded by mutex_; nothing: not looked for yet
+    pid_t process;                     // that listens for ballots there; 0: not known
   };
   Member member(int rank) const { return {job_, rank}; }
-  const Needed* find(int rank) const;
+  Needed* find(int rank);
+  void look_for(Needed& needed) const;
 
   control::Plane& plane_;
   bool is_lowest() const;

@@ -46,6 +46,8 @@ constexpr std::uint16_t kFamily = 2;
 constexpr std::uint16_t kFamily = 3;
 #endif
 
+/// No wire here needs a communicator of the MPI: all memory is the processes' own.
+constexpr int kRounds = 1;
 constexpr int kLeastTagMax = 32767;  // MPI 5.0, 9.1.2
 constexpr const char* kOwnedText = "point-to-point messages are carried by Larklane";
 constexpr const char* kWithHook = ", with the MPI's progress hook";
@@ -113,8 +115,8 @@ class World final : public control::Handler {
   void pass_locked(control::Peer& from, const control::Record& record);
   void note_end_locked(int rank);
   bool decide(Process& process);
+  void agree(const Config& config);
   bool wants_lanes_by_tag(const Config& config) const;
-  bool make_communicator();
   void stay_native(const std::string& why, bool says_so);
   void set_text(std::string text);
 
@@ -125,7 +127,6 @@ class World final : public control::Handler {
   std::unique_ptr<Agreement> agreement_;
   std::unique_ptr<Messages> messages_;
   OrdinaryMessages ordinary_;
-  MPI_Comm private_comm_{};
   bool has_lanes_by_tag_ = false;  // as all ranks have agreed
   int rank_ = 0, size_ = 1;
 };
@@ -173,7 +174,7 @@ void World::begin(Process& process, control::Plane& plane) {
     log_warn_once("p2p engine", "no engine for ordinary messages: %s", problem.c_str());
   const std::scoped_lock lock(mutex_);
   lines_ = std::make_unique<BallotLines>(plane, process.identity().job, rank_, size_, kFirstBallot);
-  agreement_ = std::make_unique<Agreement>(rank_, size_, terms, *lines_);
+  agreement_ = std::make_unique<Agreement>(rank_, size_, terms, *lines_, kRounds);
   if (messages) messages_ = std::move(messages).value();
   for (Early& early : std::exchange(early_, {})) {
     if (early.kind != 0) {
@@ -191,10 +192,7 @@ void World::open(Process& process) {
   part::Engine* const engine = process.engine();
   if (engine == nullptr) return stay_native(process.why_unusable(), false);  // it has warned
   begin(process, engine->plane());
-  if (!decide(process)) {
-    close_all_communicators();  // the records of before the second vote
-    return end_messages();
-  }
+  if (!decide(process)) return end_messages();
   // relaxed: see is_owned()
   find_completed_send();
   int* tag_bound = nullptr;
@@ -214,6 +212,8 @@ void World::open(Process& process) {
 bool World::decide(Process& process) {
   using Outcome = Agreement::Outcome;
   const std::uint64_t wait_ns = process.config().control_connect_ns;
+  std::optional<msg::Creation> creation;
+  if (messages_) creation.emplace(messages_->engine());
   if (process.spans_hosts())
     agreement_->object({Objection::several_hosts, rank_});
   else if (!messages_)
@@ -223,22 +223,14 @@ bool World::decide(Process& process) {
   else if (process.config().p2p == "auto" && !is_in_auto())
     agreement_->object({Objection::not_in_auto, rank_});
   else
-    agreement_->agree(1, wants_lanes_by_tag(process.config()) ? Agreement::kLanesByTag : 0);
-  Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
+    agree(process.config());
+  const Outcome outcome = agreement_->await(1, patience(rank_, wait_ns));
   if (outcome == Outcome::yes) {
     has_lanes_by_tag_ = (agreement_->offers() & Agreement::kLanesByTag) != 0;
-    if (has_lanes_by_tag_) messages_->engine().use_lanes_by_tag();
-    if (make_communicator()) {
-      // Before this rank's yes: messages may come as soon as another rank knows the answer.
-      const msg::Creation creation(messages_->engine());
-      for (const MPI_Comm comm : {handles().comm_world, handles().comm_self})
-        open_record(*find_communicator(comm), find_communicator(comm)->members(), {});
-      agreement_->agree(2);
-    } else
-      agreement_->object({Objection::no_communicator, rank_});
-    outcome = agreement_->await(2, 0);
+    for (const MPI_Comm comm : {handles().comm_world, handles().comm_self})
+      open_record(*find_communicator(comm), find_communicator(comm)->members(), {});
+    return true;
   }
-  if (outcome == Outcome::yes) return true;
   if (outcome == Outcome::aborted) {
     log_error(
         "rank %d and rank 0 have ended in MPI_Init after this rank's yes to Larklane's messages, "
@@ -253,25 +245,19 @@ bool World::decide(Process& process) {
   return false;
 }
 
+/// Messages may come as soon as another rank knows the answer, which is before this one does: lanes
+/// are ready for them, and the caller's Creation keeps their communicators.
+void World::agree(const Config& config) {
+  const bool offers_tags = wants_lanes_by_tag(config);
+  if (offers_tags) messages_->engine().use_lanes_by_tag();
+  agreement_->agree(1, offers_tags ? Agreement::kLanesByTag : 0);
+}
+
 /// Only threads gain by them; and the stamp that they add costs a thread 25 ns.
 bool World::wants_lanes_by_tag(const Config& config) const {
   int level = MPI_THREAD_SINGLE;
   return config.p2p_lanes_by_tag && next_pmpi().Query_thread(&level) == MPI_SUCCESS &&
          level == MPI_THREAD_MULTIPLE && messages_->engine().can_use_lanes_by_tag();
-}
-
-/// On each live rank: the MPI waits until all have called. False: the MPI refuses it.
-bool World::make_communicator() {
-  const Next& real = next_pmpi();
-  const MPI_Comm world = handles().comm_world;
-  MPI_Errhandler handler;
-  if (real.Comm_get_errhandler(world, &handler) != MPI_SUCCESS) return false;
-  real.Comm_set_errhandler(world, handles().errors_return);
-  const int code = real.Comm_dup(world, &private_comm_);
-  real.Comm_set_errhandler(world, handler);
-  real.Errhandler_free(&handler);
-  return code == MPI_SUCCESS &&
-         real.Comm_set_errhandler(private_comm_, handles().errors_return) == MPI_SUCCESS;
 }
 
 void World::stay_native(const std::string& why, bool says_so) {
@@ -379,6 +365,7 @@ OrdinaryMessages World::ordinary() {
 void opened() {
   Process& process = Process::get();
   if (process.wants_messages()) World::get().open(process);
+  process.ballots_counted(is_owned());
 }
 
 void closing() { World::get().drain(); }

@@ -47,6 +47,8 @@ class Hosts {
   /// Call once, after the exchange. On one host it gets cards only if a rank's socket is missing.
   /// @param rank  own
   void learn(int ranks, int rank, const Config& config, const LocalName& local_name);
+  /// Call it once instead, on one host, if each rank's socket is known to be there.
+  void skip_cards() noexcept { has_asked_ = true; }
   /// True if the cards decide the way to a rank; otherwise its local name does.
   bool has_learnt() const noexcept { return spans_hosts_ && !cards_.empty(); }
   /// The reason why no process listens at the rank's local name, and the remedy; empty: not known.

@@ -51,7 +51,7 @@ void Process::find_hosts_locked() {
 
 /// Call after the MPI's exchange.
 void Process::learn_hosts_locked() {
-  if (!hosts_ || hosts_->has_learnt() || identity_.job == nullptr) return;
+  if (awaits_ballots_ || !hosts_ || hosts_->has_learnt() || identity_.job == nullptr) return;
   // On one host, all processes have announced themselves only if the world model is in use.
   if (!hosts_->spans_hosts() && !has_world()) return;
   MPI_Group world = world_group_locked();
@@ -150,7 +150,17 @@ void Process::world_opened() {
   const std::scoped_lock lock(mutex_);
   world_.store(true, std::memory_order_relaxed);
   open_.store(true, std::memory_order_relaxed);
+  awaits_ballots_ = wants_messages_ && !spans_hosts();
   learn_hosts_locked();
+}
+
+void Process::ballots_counted(bool are_all_here) {
+  const std::scoped_lock lock(mutex_);
+  if (!std::exchange(awaits_ballots_, false)) return;
+  if (!are_all_here)
+    learn_hosts_locked();
+  else if (hosts_)
+    hosts_->skip_cards();
 }
 
 void Process::world_closed() {
@@ -250,8 +260,10 @@ bool Process::rank_is_right_locked() {
 /// Null on failure, with the reason in unusable_.
 part::Engine* Process::create_engine_locked() {
   if (!unusable_.empty() || !listener_ || !rank_is_right_locked()) return nullptr;
-  // Repeat the check: the program may have installed a filter since.
-  if (const auto refused = rehearse_kernel_calls(CallsFor::records_and_memory)) {
+  // Repeat the check, unless MPI_Init runs still: the program may have installed a filter since.
+  const auto refused = awaits_ballots_ ? std::optional<RefusedCall>()
+                                       : rehearse_kernel_calls(CallsFor::records_and_memory);
+  if (refused) {
     unusable_ = refused->text();
     return nullptr;
   }

@@ -56,6 +56,9 @@ class Process {
   const Identity& identity() const noexcept { return identity_; }
   /// The launcher has placed processes of this world on other hosts, too.
   bool spans_hosts() const noexcept { return hosts_ && hosts_->spans_hosts(); }
+  /// The ranks of the world have decided on ordinary messages. @param are_all_here  each has
+  /// answered, on this host
+  void ballots_counted(bool are_all_here);
   /// This process listens for ballots on ordinary messages (p2p/world.hpp).
   bool wants_messages() const noexcept { return wants_messages_; }
   /// The address of a process of any world.
@@ -109,7 +112,8 @@ class Process {
   std::optional<control::Listener> listener_;
   std::optional<control::Listener> ballot_listener_;  ///< an alias, served by the same helper
   bool wants_messages_ = false;
-  std::string unusable_;  ///< why every pair is left to the MPI; empty: Larklane is usable
+  bool awaits_ballots_ = false;  ///< which say that all ranks are here, as learn_hosts_locked()
+  std::string unusable_;         ///< why every pair is left to the MPI; empty: Larklane is usable
   /// Addresses of peers that connected before this process became unusable; empty: unknown.
   std::optional<std::vector<control::Address>> turned_away_ = std::vector<control::Address>();
   bool prepared_ = false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -49,10 +50,11 @@ Catalogue::Catalogue(std::shared_ptr<Segment> segment, std::uint64_t nonce)
 Result<std::unique_ptr<Catalogue>> Catalogue::create() {
   std::uint64_t nonce = 0;
   if (::getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) return Status(Errc::kSystem, errno);
-  auto segment = Segment::create(whole_pages(sizeof(CatalogueArea)));
+  auto segment = Segment::create(whole_pages(sizeof(CatalogueArea)), Allocate::on_use);
   if (!segment) return segment.error();
-  auto* const area = new ((*segment)->base()) CatalogueArea{};
-  area->head = {nonce, 0};
+  LARKLANE_TRY((*segment)->reserve(0, offsetof(CatalogueArea, rows)));
+  // Zeroed memory is an area without rows. Constructing one would touch half a megabyte.
+  new ((*segment)->base()) SegmentHead{nonce, 0};
   return std::unique_ptr<Catalogue>(new Catalogue(std::move(segment).value(), nonce));
 }
 
@@ -73,6 +75,7 @@ Result<std::uint64_t> Catalogue::add(const void* start, std::uint64_t bytes, Pla
       number = free_rows_.back();
       free_rows_.pop_back();
     } else {
+      LARKLANE_TRY(reserve_row_locked(used_rows_));
       number = used_rows_++;
     }
   }
@@ -84,6 +87,13 @@ Result<std::uint64_t> Catalogue::add(const void* start, std::uint64_t bytes, Pla
   row.place.store(place.word(), std::memory_order_release);
   row.generation.store(generation, std::memory_order_release);
   return generation << MemoryRow::kRowBits | number;
+}
+
+/// Rows are used in their order, so the first row of a page allocates the page.
+Status Catalogue::reserve_row_locked(std::uint32_t number) {
+  const std::uint64_t offset = offsetof(CatalogueArea, rows) + number * sizeof(MemoryRow);
+  if (number != 0 && offset % kPageBytes >= sizeof(MemoryRow)) return {};
+  return segment_->reserve(offset, sizeof(MemoryRow));
 }
 
 void Catalogue::remove(std::uint64_t key) noexcept {

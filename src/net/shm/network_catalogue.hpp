@@ -55,6 +55,7 @@ class Catalogue {
  private:
   explicit Catalogue(std::shared_ptr<Segment> segment, std::uint64_t nonce);
   Status add_segment_locked(std::uint64_t bytes);
+  Status reserve_row_locked(std::uint32_t number);
   /// Pieces of one use.
   struct Pieces {
     static constexpr std::size_t kNone = SIZE_MAX;

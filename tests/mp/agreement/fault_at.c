@@ -1,7 +1,7 @@
 /* Preloaded: a rank dies or sleeps when it sends a ballot (src/mpi/p2p/agreement.hpp), or its
  * ballot is that of another version.
  *
- *   FAULT_AT=RANK:WHAT:KIND:ROUND:WHEN
+ *   FAULT_AT=RANK:WHAT:KIND:ROUND:WHEN[,...]     one a rank
  *     WHAT   kill, version, or seconds of sleep
  *     KIND   of the record: 32 vote, 33 answer
  *     WHEN   before, after */
@@ -33,13 +33,18 @@ static int own_rank(void) {
 static int read_fault(struct fault* fault) {
   const char* text = getenv("FAULT_AT");
   char what[16], when[16];
-  if (text == NULL || sscanf(text, "%d:%15[^:]:%d:%d:%15s", &fault->rank, what, &fault->kind,
-                             &fault->round, when) != 5)
-    return 0;
-  fault->seconds = strcmp(what, "kill") == 0 ? 0 : atoi(what);
-  fault->is_version = strcmp(what, "version") == 0;
-  fault->is_after = strcmp(when, "after") == 0;
-  return fault->rank == own_rank();
+  for (; text != NULL; text = strchr(text, ',')) {
+    text += *text == ',';
+    if (sscanf(text, "%d:%15[^:]:%d:%d:%15[^,]", &fault->rank, what, &fault->kind, &fault->round,
+               when) != 5)
+      return 0;
+    if (fault->rank != own_rank()) continue;
+    fault->seconds = strcmp(what, "kill") == 0 ? 0 : atoi(what);
+    fault->is_version = strcmp(what, "version") == 0;
+    fault->is_after = strcmp(when, "after") == 0;
+    return 1;
+  }
+  return 0;
 }
 
 static int is_meant(const struct fault* fault, const struct msghdr* message,

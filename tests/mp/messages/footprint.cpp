@@ -72,7 +72,7 @@ struct Limits {
   Bytes context, lane, first_use, peer, first_long, receive, unexpected, long_send;
 };
 constexpr Limits kShm{
-    .context = {256 * kKib, 320 * kKib, 520 * kKib},
+    .context = {256 * kKib, 320 * kKib, 16 * kKib},
     .lane = {2200 * kKib, 96 * kKib, 1300 * kKib},
     .first_use = {192 * kKib, 224 * kKib, 8 * kKib},
     .peer = {32 * kKib, 48 * kKib, 8 * kKib},
