@@ -138,6 +138,13 @@ def hints(bench):
         expect(set(found.values()) <= {kept, "none"}, f"{what}: {found}, not {kept}", outcome.output + native)
 
 
+def buffers(bench):
+    """Threads send in buffered mode at once: what the peer has received makes room for each of them."""
+    program = bench.program("buffers")
+    for hook in ("on", "off"):
+        bench.carried(2, program, LARKLANE_P2P_HOOK=hook)
+
+
 def absent(bench):
     """Calls of MPI 4.1 that the MPI lacks: a program that finds the stub's symbols can use them."""
     program = bench.program("absent")
@@ -147,7 +154,7 @@ def absent(bench):
 
 
 def cases():
-    several = (death, forks, signals, forbidden, communicators, hints)
+    several = (death, forks, signals, forbidden, communicators, hints, buffers)
     return [(case, mpi) for mpi in MPIS for case in several] + [(case, "mpich5") for case in (ranks, pairs)] + [(absent, "openmpi5")]
 
 

@@ -177,9 +177,10 @@ SpacePtr Buffers::reserve(const Owner& owner, std::uint64_t needed, std::string*
         return nullptr;
       }
     }
-    // Peers may have answered.
+    // Peers may have answered. A lane that another thread serves counts, too: that thread may have
+    // looked before the answer came.
     constexpr int kTurns = 16;
-    for (int turn = 0; turn < kTurns && engine().progress_all() != 0; ++turn) {
+    for (int turn = 0; turn < kTurns && engine().serve_all() != 0; ++turn) {
     }
   }
 }
@@ -266,7 +267,7 @@ int attach(const Owner* owner, void* buffer, MPI_Count size) {
   return MPI_SUCCESS;
 }
 
-/// A communicator's buffer of which the MPI knows nothing.
+/// A communicator's buffer that the MPI does not get.
 int attach_alone(const Call& call, const Owner& owner, void* buffer, MPI_Count size) {
   if (size < 0)
     return call.refuse(MPI_ERR_ARG, "size is " + std::to_string(size) + ": expected 0 or more");
@@ -295,7 +296,8 @@ int detach_alone(const Call& call, const Owner& owner, void* buffer_addr, Count*
   return MPI_SUCCESS;
 }
 
-/// MPI_Buffer_flush of the MPI, or what has its effect: detaching waits for the messages, too.
+/// MPI_Buffer_flush of the MPI. An older one detaches and attaches: a detach waits for the
+/// messages, too.
 int flush_native(const Next& next) {
   if (next.Buffer_flush != nullptr) return next.Buffer_flush();
   void* start = nullptr;
