@@ -155,7 +155,7 @@ def absent(bench):
 
 def cases():
     several = (death, forks, signals, forbidden, communicators, hints, buffers)
-    return [(case, mpi) for mpi in MPIS for case in several] + [(case, "mpich5") for case in (ranks, pairs)] + [(absent, "openmpi5")]
+    return [(case, mpi) for mpi in MPIS for case in several] + [(case, "mpich5") for case in (ranks, pairs)] + [(absent, mpi) for mpi in ("openmpi5", "mpich4", "openmpi4")]
 
 
 if __name__ == "__main__":
