@@ -501,6 +501,16 @@ def test_mutants_are_not_stale():
         assert mutants.apply((mutants.ROOT / mutant.file).read_text(), mutant) is not None, mutant
 
 
+def test_targets_of_mutants():
+    for mutant in mutants.load(mutants.LISTS):
+        assert mutants.targets_of(mutant.test), mutant
+    assert mutants.targets_of("msg_match_test") == ["msg_match_test"]
+    assert mutants.targets_of("conformance.mpich5.attach")[0] == "conformance_mpich5"
+    assert mutants.targets_of("conformance.p2p.openmpi5.p2p")[0] == "conformance_p2p_openmpi5"
+    assert "larklane_mpi_mpich" in mutants.targets_of("carried_death_mpich5")
+    assert mutants.targets_of("consume_exports") == ["all"]
+
+
 def test_options_page():
     row = 'LARKLANE_OPTION(name, bytes, "64K", "1..1T", "0.1", "A \\"doc\\".")\n'
     assert options.rows(row)[0][:5] == ("name", "bytes", "64K", "1..1T", "0.1")

@@ -95,10 +95,13 @@ def targets_of(test):
     """The build targets of a test: a GoogleTest program is a target of the test's name."""
     if re.fullmatch(r"\w+_test", test):
         return [test]
-    kind, _, rest = test.partition(".")
-    if kind == "conformance":
-        mpi = rest.split(".")[0]
-        return [f"conformance_{mpi}", "larklane", "larklane_preload", "larklane_messages_preload", f"larklane_mpi_{FAMILIES[mpi]}"]
+    face = ["larklane", "larklane_preload", "larklane_messages_preload"]
+    if test.startswith("conformance."):
+        *suite, mpi, _ = test.split(".")
+        return ["_".join([*suite, mpi]), *face, f"larklane_mpi_{FAMILIES[mpi]}"]
+    kind, *_, mpi = test.split("_")
+    if kind in ("agreement", "carried"):
+        return ["refuse", *face, f"larklane_mpi_{FAMILIES[mpi]}"]
     return ["all"]
 
 
@@ -114,8 +117,8 @@ def build(test):
 def passes(mutant):
     """@return whether the mutant's test passes in the copy as built now"""
     if mutant.cases:
-        _, mpi, mode = mutant.test.split(".")
-        program = f"build/release/tests/conformance/{mpi}/conformance"
+        *suite, mpi, mode = mutant.test.split(".")
+        program = f"build/release/tests/{'/'.join(suite)}/{mpi}/conformance"
         command = [sys.executable, "tests/conformance/run.py", "--mpi", mpi, "--mode", mode, "--program", program]
         return run(*command, "--larklane", "build/release/bin/larklane", "--run", *mutant.cases)
     return run("ctest", "--preset", "release", "--no-tests=error", "-R", f"^{re.escape(mutant.test)}$", timeout_s=900)

@@ -101,6 +101,22 @@ def communicators(bench):
         expect(int(resident) <= RESIDENT_MORE_KIB_MAX and int(heap) <= HEAP_MORE_MAX, f"rank {rank}: memory grows", outcome.output)
 
 
+def summary(bench):
+    """A program without messages gets one line a rank. Others get counts, and the number of communicators that the MPI keeps."""
+    program = bench.program("summary")
+    idle = "point-to-point messages are carried by Larklane, with the MPI's progress hook; there was none, and no partitioned request: nothing to speed up"
+    for what, wanted in (("none", [idle]), ("world", ["no partitioned requests", "carried by Larklane, with the MPI's progress hook; sent 1 of 4 B, received 1 of 4 B on 1 lane ("]),
+                         ("session", ["no partitioned requests", "hook, except on 2 communicators with processes of other worlds, or of a session; there was none on others"])):
+        outcome = bench.carried(2, program, what, LARKLANE_SUMMARY="on", LARKLANE_LOG_LEVEL="warn")
+        for rank in range(2):
+            lines = re.findall(rf"^larklane: rank {rank}: (.*)$", outcome.output, re.M)
+            expect(len(lines) == len(wanted) and all(part in text for part, text in zip(wanted, lines)), f"{what}: rank {rank}: {lines}", outcome.output)
+    outcome = bench.launch(2, *bench.larklane, program, "none", LARKLANE_P2P="off", LARKLANE_SUMMARY="on", LARKLANE_LOG_LEVEL="warn")
+    lines = re.findall(r"^larklane: .*$", outcome.output, re.M)
+    expect(len(lines) == 2 and all("nothing to speed up: no partitioned requests, and point-to-point messages are left to the MPI" in text for text in lines),
+           f"{lines}", outcome.output)
+
+
 def ranks(bench):
     """256 ranks: a ring, then all to one."""
     program = bench.program("pairs")
@@ -145,6 +161,11 @@ def buffers(bench):
         bench.carried(2, program, LARKLANE_P2P_HOOK=hook)
 
 
+def waitall(bench):
+    """MPI_Waitall ends requests in order, but a later one that fails ends the call, and one that needs a later one's lane gets its message."""
+    bench.carried(2, bench.program("waitall"), LARKLANE_VCI_COUNT_MAX="4")
+
+
 def absent(bench):
     """Calls of MPI 4.1 that the MPI lacks: a program that finds the stub's symbols can use them."""
     program = bench.program("absent")
@@ -154,8 +175,9 @@ def absent(bench):
 
 
 def cases():
-    several = (death, forks, signals, forbidden, communicators, hints, buffers)
-    return [(case, mpi) for mpi in MPIS for case in several] + [(case, "mpich5") for case in (ranks, pairs)] + [(absent, mpi) for mpi in ("openmpi5", "mpich4", "openmpi4")]
+    several = (death, forks, signals, forbidden, communicators, hints, summary, waitall, buffers)
+    once = [(case, "mpich5") for case in (ranks, pairs)] + [(absent, mpi) for mpi in ("openmpi5", "mpich4", "openmpi4")]
+    return [(case, mpi) for mpi in MPIS for case in several] + once
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -55,6 +56,49 @@ TEST_P(CommunicatorTest, AMessageMatchesItsReceiveInEitherOrder) {
           EXPECT_TRUE(finish(sent).status.ok());
           EXPECT_EQ(into, from);
         }
+}
+
+/// Nothing of the message before shows.
+TEST_P(CommunicatorTest, ADoneReceivesOperationCarriesTheNextOne) {
+  const auto all = open_all(1);
+  Pending* spare = nullptr;
+  const auto next = [&](std::uint32_t tag, UserBytes to) {
+    Pending* const posted = *all[1]->receive(0, tag, to, spare);
+    if (GetParam() == Lanes::one && spare != nullptr) {
+      EXPECT_EQ(posted, spare);
+    } else if (spare != nullptr) {
+      release(*spare);
+    }
+    spare = posted;
+    EXPECT_FALSE(is_done(*spare));
+  };
+  const auto end = [&] {
+    for (int i = 0; i < 100'000 && !is_done(*spare); ++i) job_.step();
+    EXPECT_TRUE(is_done(*spare)) << "nothing comes";
+    return outcome(*spare);
+  };
+  for (const std::uint64_t bytes : kLengths) {
+    SCOPED_TRACE(bytes);
+    auto from = random_bytes(bytes + 1, bytes + 1);
+    std::vector<std::byte> into(bytes);
+    next(1, bytes_of(into));
+    EXPECT_TRUE(Communicator::cancel(*spare));
+    EXPECT_TRUE(end().is_cancelled);
+    next(2, bytes_of(into));
+    Pending* sent = send(*all[0], 1, 2, bytes_of(from));
+    EXPECT_EQ(end().status.code(), Errc::kSizeMismatch);
+    EXPECT_TRUE(finish(sent).status.ok());
+    next(3, bytes_of(into));
+    sent = send(*all[0], 1, 3, {from.data(), bytes});
+    const Outcome whole = end();
+    EXPECT_TRUE(whole.status.ok());
+    EXPECT_FALSE(whole.is_cancelled);
+    EXPECT_EQ(whole.envelope.tag, 3u);
+    EXPECT_EQ(whole.envelope.bytes, bytes);
+    EXPECT_TRUE(finish(sent).status.ok());
+    EXPECT_TRUE(std::equal(into.begin(), into.end(), from.begin()));
+  }
+  release(*spare);
 }
 
 TEST_P(CommunicatorTest, CommunicatorsDoNotMix) {

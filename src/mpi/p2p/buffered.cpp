@@ -267,7 +267,7 @@ int attach(const Owner* owner, void* buffer, MPI_Count size) {
   return MPI_SUCCESS;
 }
 
-/// A communicator's buffer that the MPI does not get.
+/// A communicator's buffer, unknown to the MPI.
 int attach_alone(const Call& call, const Owner& owner, void* buffer, MPI_Count size) {
   if (size < 0)
     return call.refuse(MPI_ERR_ARG, "size is " + std::to_string(size) + ": expected 0 or more");
@@ -296,8 +296,7 @@ int detach_alone(const Call& call, const Owner& owner, void* buffer_addr, Count*
   return MPI_SUCCESS;
 }
 
-/// MPI_Buffer_flush of the MPI. An older one detaches and attaches: a detach waits for the
-/// messages, too.
+/// MPI_Buffer_flush of the MPI, or the same effect: detaching waits for the messages, too.
 int flush_native(const Next& next) {
   if (next.Buffer_flush != nullptr) return next.Buffer_flush();
   void* start = nullptr;
@@ -360,6 +359,7 @@ class FlushRequest final : public Request, public FreedMessage {
 };
 
 Completion FlushRequest::poll(Pass& pass) {
+  pass.needs_all = true;
   bool is_out = Buffers::get().is_out(*space_, before_);
   if (!is_out) {
     pass.moved |= engine().progress_all() != 0;

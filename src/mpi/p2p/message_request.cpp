@@ -144,6 +144,16 @@ Transfer& MessageRequest::second(std::unique_ptr<std::byte[]> copy) {
   return second_->transfer;
 }
 
+Completion MessageRequest::poll_pending(Pass& pass, MPI_Request* handle, MPI_Status* status) {
+  return transfer_.poll_pending(pass) ? try_end_slow(pass, handle, status) : Completion::pending;
+}
+
+Completion MessageRequest::try_end_slow(Pass& pass, MPI_Request* handle, MPI_Status* status) {
+  const Completion completion = poll_all(pass);
+  if (completion == Completion::complete) end(handle, status);
+  return completion;
+}
+
 void MessageRequest::forget_record() noexcept {
   // relaxed: the program orders the end of a communicator and of its requests
   record_->request_count.fetch_sub(1, std::memory_order_relaxed);

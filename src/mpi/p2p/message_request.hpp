@@ -70,9 +70,14 @@ class MessageRequest final : public Request, public FreedMessage {
   Completion poll(Pass& pass) override { return poll_all(pass); }
   void fill(MPI_Status* status) const override { transfer_.fill(status); }
   Completion try_end(Pass& pass, MPI_Request* handle, MPI_Status* status) override {
-    const Completion completion = poll_all(pass);
-    if (completion == Completion::complete) end(handle, status);
-    return completion;
+    if (transfer_.is_pending() && !second_) [[unlikely]]
+      return poll_pending(pass, handle, status);
+    if (second_ || any_freed() || !transfer_.is_done() || !transfer_.has_received()) [[unlikely]]
+      return try_end_slow(pass, handle, status);
+    transfer_.fill(status);
+    *handle = handles().request_null;
+    give_back_single();
+    return Completion::complete;
   }
   void end(MPI_Request* handle, MPI_Status* status) override {
     fill(status);
@@ -112,8 +117,12 @@ class MessageRequest final : public Request, public FreedMessage {
       look_at_freed();
     return completion;
   }
+  [[gnu::noinline]] Completion try_end_slow(Pass& pass, MPI_Request* handle, MPI_Status* status);
   static MessageRequest* make_slow(const Call& call, int* code);
   void forget_record() noexcept;
+  /// @pre it has one message
+  void give_back_single() noexcept;
+  [[gnu::noinline]] Completion poll_pending(Pass& pass, MPI_Request* handle, MPI_Status* status);
   struct Second {
     Transfer transfer;
     std::unique_ptr<std::byte[]> copy;
@@ -175,9 +184,13 @@ inline MessageRequest* MessageRequest::take(const Call& call, int* code) {
 }
 
 inline void MessageRequest::give_back() noexcept {
-  transfer_.reset();
   if (second_) [[unlikely]]
     second_.reset();
+  give_back_single();
+}
+
+inline void MessageRequest::give_back_single() noexcept {
+  transfer_.reset();
   if (record_ != nullptr) [[unlikely]]
     forget_record();
   is_active_ = false;

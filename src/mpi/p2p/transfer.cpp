@@ -74,14 +74,14 @@ int Transfer::receive(const Call& call, msg::Taken*& message, void* buffer, MPI_
   if (code != MPI_SUCCESS) return code;
   auto posted = msg::Communicator::receive(*std::exchange(message, nullptr), payload.user_bytes());
   if (!posted) return refuse(call, posted.error(), MPI_ANY_SOURCE);
-  pending_ = *posted;
+  keep(*posted);
+  state_ = State::open;
   is_receive_ = true;
   return MPI_SUCCESS;
 }
 
 int Transfer::receive_null() noexcept {
   is_receive_ = true;
-  outcome_.envelope = {MPI_PROC_NULL, static_cast<std::uint32_t>(MPI_ANY_TAG), 0};
   return MPI_SUCCESS;
 }
 
@@ -94,7 +94,7 @@ void Transfer::end_packed() {
   if (is_done()) return;
   Waiting waiting;
   for (;;) {
-    const Pass pass{.moved = msg::progress(*pending_) != 0};
+    const Pass pass{.moved = msg::progress(*operation_) != 0};
     if (is_done()) break;
     waiting.idle(pass);
   }
@@ -103,18 +103,22 @@ void Transfer::end_packed() {
 }
 
 int Transfer::failure_code(const std::string& description) const {
-  const std::string why = outcome_.status.code() == Errc::kSizeMismatch
-                              ? "the message of rank " + std::to_string(outcome_.envelope.source) +
-                                    ", tag " + std::to_string(outcome_.envelope.tag) + ", has " +
-                                    std::to_string(outcome_.envelope.bytes) +
+  const msg::Outcome end = outcome();
+  const std::string why = end.status.code() == Errc::kSizeMismatch
+                              ? "the message of rank " + std::to_string(end.envelope.source) +
+                                    ", tag " + std::to_string(end.envelope.tag) + ", has " +
+                                    std::to_string(end.envelope.bytes) +
                                     " bytes: longer than the receive"
-                              : status_text(outcome_.status);
-  return error_code(error_class_of(outcome_.status.code()), description + ": " + why);
+                              : status_text(end.status);
+  return error_code(error_class_of(end.status.code()), description + ": " + why);
 }
 
-void Transfer::fill_empty(MPI_Status* status) const {
+/// Of a send, a cancelled message, or a receive from MPI_PROC_NULL.
+void Transfer::fill_other(MPI_Status* status) const {
+  if (state_ == State::none && is_receive_)
+    return set_received(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
   set_empty(status);
-  if (outcome_.is_cancelled && is_wanted(status)) set_cancelled(status);
+  if (state_ == State::ended && outcome().is_cancelled && is_wanted(status)) set_cancelled(status);
 }
 
 int raise_failed(const Call& call, const Transfer& transfer, const std::string& action) {

@@ -29,10 +29,15 @@ struct Packed {
 std::unique_ptr<Packed> make_packed(const Call& call, const Payload& payload, MPI_Datatype datatype,
                                     int* code);
 
-/// A send or a receive from its post on. Thread safety: single-owner.
+/// A send or a receive from its post on. Keeps the engine's operation for its next receive: then
+/// neither the post nor the end touches the engine's pool. Thread safety: single-owner.
 class Transfer {
  public:
   Transfer() noexcept = default;
+  /// An operation in flight stays the engine's.
+  ~Transfer() {
+    if (state_ != State::open) keep(nullptr);
+  }
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
@@ -58,7 +63,7 @@ class Transfer {
     const Status posted = post_send(to, mode, payload.user_bytes());
     if (!posted.ok()) [[unlikely]]
       return refuse(call, posted, to.rank);
-    if (pending_ == nullptr && packed_ != nullptr) packed_.reset();
+    if (state_ == State::none && packed_ != nullptr) packed_.reset();
     return MPI_SUCCESS;
   }
   int receive(const Call& call, const Peer& from, const Payload& payload) {
@@ -75,14 +80,18 @@ class Transfer {
     if (!posted) [[unlikely]]
       return posted.error();
     tally.note_sent(from.bytes);
-    pending_ = *posted;
+    if (*posted == nullptr) return {};
+    keep(*posted);
+    state_ = State::open;
     return {};
   }
   Status post_receive(const Peer& from, msg::UserBytes to) noexcept {
-    auto posted = from.communicator.receive(source_of(from), tag_of(from), to);
+    auto posted = from.communicator.receive(source_of(from), tag_of(from), to, operation_);
     if (!posted) [[unlikely]]
       return posted.error();
-    pending_ = *posted;
+    if (*posted != operation_) [[unlikely]]
+      keep(*posted);
+    state_ = State::open;
     is_receive_ = true;
     return {};
   }
@@ -92,69 +101,82 @@ class Transfer {
 
   /// The message is complete, and its bytes are in the program's buffer. Makes no progress.
   bool is_done() {
-    if (pending_ == nullptr) return true;
-    if (!msg::is_done(*pending_)) return false;
-    end();
+    if (is_pending()) return false;
+    if (state_ == State::open) end();
     return true;
   }
-  /// Polls the engine if that is not yet so. @return as is_done()
-  bool poll(Pass& pass) {
-    if (is_done()) return true;
-    const void* const polled = msg::polled_for(*pending_);
-    if (pass.progressed == polled) return false;
-    pass.progressed = polled;
-    pass.moved |= msg::poll(*pending_) != 0;
+  bool is_pending() const noexcept { return state_ == State::open && !msg::is_done(*operation_); }
+  /// Polls the engine if it is pending. @return as is_done()
+  bool poll(Pass& pass) { return is_pending() ? poll_pending(pass) : is_done(); }
+  /// @pre is_pending()
+  bool poll_pending(Pass& pass) {
+    if (msg::poll_once(*operation_, pass.lanes) == 0) [[likely]]
+      return false;
+    pass.moved = true;
     return is_done();
   }
   void wait();
   /// False: too late.
-  bool cancel() noexcept { return pending_ != nullptr && msg::Communicator::cancel(*pending_); }
+  bool cancel() noexcept { return state_ == State::open && msg::Communicator::cancel(*operation_); }
 
   // Once done.
-  bool has_failed() const noexcept { return !outcome_.status.ok(); }
+  bool has_failed() const noexcept { return state_ == State::ended && !outcome().status.ok(); }
   /// The error code, without a note. @pre has_failed()
   int failure_code(const std::string& description) const;
   /// A receive: its message, a send: the empty status. Does nothing if the status is ignored.
   void fill(MPI_Status* status) const {
-    if (!is_receive_ || outcome_.is_cancelled) [[unlikely]]
-      return fill_empty(status);
-    set_received(status, outcome_.envelope.source, static_cast<int>(outcome_.envelope.tag),
-                 outcome_.envelope.bytes);
+    if (state_ != State::ended || !is_receive_ || outcome().is_cancelled) [[unlikely]]
+      return fill_other(status);
+    const msg::Envelope message = outcome().envelope;
+    set_received(status, message.source, static_cast<int>(message.tag), message.bytes);
   }
   bool is_receive() const noexcept { return is_receive_; }
+  /// A receive has its message.
+  bool has_received() const noexcept {
+    return state_ == State::ended && is_receive_ && outcome().status.ok() &&
+           !outcome().is_cancelled;
+  }
   /// The bytes that a receive has written; 0 for a send.
   std::uint64_t received_bytes() const noexcept {
-    const bool has_come = is_receive_ && outcome_.status.ok() && !outcome_.is_cancelled;
-    return has_come ? outcome_.envelope.bytes : 0;
+    return has_received() ? outcome().envelope.bytes : 0;
   }
 
   /// The same object carries another message.
   void reset() noexcept {
+    state_ = State::none;
     is_receive_ = false;
-    outcome_ = {};
   }
 
  private:
+  enum class State : std::uint8_t {
+    none,  ///< nothing is posted, or it was complete at once
+    open,
+    ended,  ///< the operation has the outcome
+  };
   /// Memory for a scattered payload, which then names it; pack() fills it.
   int make_room(const Call& call, Payload& payload, MPI_Datatype datatype);
   int pack(const Call& call, Payload& payload, MPI_Datatype datatype);
   int refuse(const Call& call, Status status, int peer);
-  void fill_empty(MPI_Status* status) const;
-  /// Takes the outcome, unpacks, gives the operation back.
+  void fill_other(MPI_Status* status) const;
+  /// @pre ended
+  msg::Outcome outcome() const noexcept { return msg::outcome(*operation_); }
+  void keep(msg::Pending* operation) noexcept {
+    msg::Pending* const before = std::exchange(operation_, operation);
+    if (before != nullptr) msg::release(*before);
+  }
   void end() {
-    outcome_ = msg::outcome(*pending_);
-    msg::release(*std::exchange(pending_, nullptr));
-    if (is_receive_ && outcome_.status.ok() && !outcome_.is_cancelled) [[likely]]
-      tally.note_received(outcome_.envelope.bytes);
+    state_ = State::ended;
+    if (has_received()) [[likely]]
+      tally.note_received(outcome().envelope.bytes);
     if (packed_ != nullptr) [[unlikely]]
       end_packed();
   }
   void end_packed();
 
-  msg::Pending* pending_ = nullptr;  ///< null: done
+  msg::Pending* operation_ = nullptr;
+  State state_ = State::none;
   bool is_receive_ = false;
   std::unique_ptr<Packed> packed_;
-  msg::Outcome outcome_{};
 };
 
 /// Raises the error of a failed message in a call that waits. @param action  "send to rank 3"

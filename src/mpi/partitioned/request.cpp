@@ -31,7 +31,8 @@ std::unique_ptr<Partitioned> remove_partitioned(Partitioned* request) noexcept {
 
 bool Partitioned::is_active() const noexcept { return request->active(); }
 
-Completion Partitioned::poll(Pass&) {
+Completion Partitioned::poll(Pass& pass) {
+  pass.needs_all = true;
   return request->active() ? completion_of(request->poll()) : Completion::inactive;
 }
 

@@ -119,6 +119,95 @@ int finish_after_failure(const Next& next, Batch& batch, const Rounds& rounds,
   return commit_failed(batch, rounds, flag != 0 || in_status, in_status, requests, statuses);
 }
 
+/// A wait for ordinary messages at the front of an array: ends them one after the other, so no
+/// request is polled again once it is complete. Thread safety: single-owner.
+class Front {
+ public:
+  Front(int count, MPI_Request* requests, MPI_Status* statuses) noexcept
+      : count_(count), requests_(requests), statuses_(statuses) {}
+
+  /// @return the number of requests that it has ended, or that are null. The next one is the MPI's,
+  ///   it is inactive, or one of the rest has failed
+  int wait() {
+    while (ended_ < count_ && try_end()) ++ended_;
+    return ended_;
+  }
+
+ private:
+  /// True: the first request has ended.
+  bool try_end() {
+    Request* const first = find_carrier(requests_[ended_]);
+    if (first == nullptr) return is_null();
+    Pass pass;
+    const Completion completion =
+        first->try_end(pass, requests_ + ended_, status_at(statuses_, ended_));
+    if (completion != Completion::pending) return completion == Completion::complete;
+    return wait_slow(*first, pass);
+  }
+  bool is_null() {
+    if (requests_[ended_] != handles().request_null) return false;
+    set_empty(status_at(statuses_, ended_));
+    return true;
+  }
+  [[gnu::noinline]] bool wait_slow(Request& first, Pass pass) {
+    Waiting waiting;
+    for (;;) {
+      if (!poll_rest(pass, rounds_++ % kWholeRoundEvery == 0)) return false;
+      waiting.idle(pass);
+      pass = {};
+      const Completion completion =
+          first.try_end(pass, requests_ + ended_, status_at(statuses_, ended_));
+      if (completion != Completion::pending) return completion == Completion::complete;
+    }
+  }
+  /// Makes a turn of each lane of the other requests. A whole round polls each of them: one may
+  /// have failed, and then the call ends without the first one. @return false: so it is
+  bool poll_rest(Pass& pass, bool is_whole) {
+    for (int i = ended_ + 1; i < count_; ++i) {
+      if (!is_whole && !needs_all_ && (pass.lanes & lanes_) == lanes_) return true;
+      Request* const ours = find_carrier(requests_[i]);
+      if (ours != nullptr && ours->poll(pass) == Completion::failed) return false;
+    }
+    lanes_ = pass.lanes;
+    needs_all_ = pass.needs_all;
+    return true;
+  }
+
+  /// A whole round costs some 40 instructions for each request.
+  static constexpr std::uint32_t kWholeRoundEvery = 64;
+
+  const int count_;
+  MPI_Request* const requests_;
+  MPI_Status* const statuses_;
+  int ended_ = 0;
+  std::uint32_t rounds_ = 0;
+  std::uint64_t lanes_ = 0;  // of the last whole round
+  bool needs_all_ = false;
+};
+
+/// Of the entries from the first one that is not at the front.
+int wait_for_all(const Next& next, int count, MPI_Request* requests, MPI_Status* statuses) {
+  Batch batch(count, requests);
+  Rounds rounds(batch);
+  Waiting waiting;
+  for (;;) {
+    Pass pass;
+    if (rounds.poll(pass) == 0 || rounds.any_failed()) break;
+    waiting.idle(pass);
+  }
+  if (rounds.any_failed()) return finish_after_failure(next, batch, rounds, requests, statuses);
+  // The MPI may block now: no request that it waits for needs our progress, because the last comer
+  // of a group, sender or receiver, moves the data.
+  const int code = call_native_if_any(
+      batch, requests, statuses, [&] { return next.Waitall(count, batch.natives(), statuses); });
+  if (code == MPI_ERR_IN_STATUS) {
+    static_cast<void>(commit_failed(batch, rounds, true, true, requests, statuses));
+    return code;
+  }
+  commit(batch, rounds, requests, statuses);
+  return code;
+}
+
 }  // namespace
 }  // namespace larklane::mpi
 
@@ -133,27 +222,14 @@ int Waitall(const Next& next, int count, MPI_Request array_of_requests[],
   }
   if (any_null(array_of_statuses)) [[unlikely]]
     return raise_null("MPI_Waitall");
-  Batch batch(count, array_of_requests);
-  Rounds rounds(batch);
-  Waiting waiting;
-  for (;;) {
-    Pass pass;
-    if (rounds.poll(pass) == 0 || rounds.any_failed()) break;
-    waiting.idle(pass);
-  }
-  if (rounds.any_failed())
-    return finish_after_failure(next, batch, rounds, array_of_requests, array_of_statuses);
-  // The MPI may block now: no request that it waits for needs our progress, because the last comer
-  // of a group, sender or receiver, moves the data.
-  const int code = call_native_if_any(batch, array_of_requests, array_of_statuses, [&] {
-    return next.Waitall(count, batch.natives(), array_of_statuses);
-  });
-  if (code == MPI_ERR_IN_STATUS) {
-    static_cast<void>(
-        commit_failed(batch, rounds, true, true, array_of_requests, array_of_statuses));
-    return code;
-  }
-  commit(batch, rounds, array_of_requests, array_of_statuses);
+  const int ended = Front(count, array_of_requests, array_of_statuses).wait();
+  if (ended == count) [[likely]]
+    return MPI_SUCCESS;
+  const bool are_wanted = array_of_statuses != MPI_STATUSES_IGNORE;
+  const int code = wait_for_all(next, count - ended, array_of_requests + ended,
+                                are_wanted ? array_of_statuses + ended : array_of_statuses);
+  if (code == MPI_ERR_IN_STATUS && are_wanted)
+    for (int i = 0; i < ended; ++i) array_of_statuses[i].MPI_ERROR = MPI_SUCCESS;
   return code;
 }
 

@@ -31,11 +31,12 @@ constexpr bool is_over(Completion completion) noexcept {
   return completion == Completion::complete || completion == Completion::failed;
 }
 
-/// One pass over the requests of a call. A request that finds its communicator here makes no
+/// One pass over the requests of a call. An ordinary message that finds its lane here makes no
 /// progress: an earlier request of the pass has made it. Thread safety: single-owner.
 struct Pass {
-  const void* progressed = nullptr;  ///< the communicator with the latest progress
-  bool moved = false;                ///< the progress has handled a message
+  std::uint64_t lanes = 0;  ///< that have had a turn, a bit each
+  bool moved = false;       ///< the progress has handled a message
+  bool needs_all = false;   ///< a request needs more than turns of lanes: its own poll()
 };
 
 /// A request of ours. Thread safety: as the calls on an MPI request. One thread at a time makes

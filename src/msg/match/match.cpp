@@ -159,7 +159,9 @@ MatchMessage* MatchingEngine::insert_receive(MatchReceive& receive) noexcept {
 /// A call of its own: the other kinds' registers cost `exact` nothing.
 [[gnu::noinline]] MatchMessage* MatchingEngine::insert_receive_by_mode(
     MatchReceive& receive) noexcept {
-  const std::uint64_t word = word_of(receive.policy, receive.rank, receive.tag);
+  const bool is_exact = receive.policy == MatchPolicy::rank_tag;
+  const std::uint64_t word = is_exact ? word_of(MatchPolicy::rank_tag, receive.rank, receive.tag)
+                                      : word_of(receive.policy, receive.rank, receive.tag);
   if (needs_order(receive.policy)) [[unlikely]]
     become_ordered_slow();
   MatchMessage* const message = with_mode_of(

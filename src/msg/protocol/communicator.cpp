@@ -17,7 +17,10 @@ MatchPolicy policy_of(int from, std::int64_t tag) noexcept {
   // Bit 0 leaves the tag out, bit 1 the rank
   return static_cast<MatchPolicy>((tag == kAnyTag ? 1 : 0) | (from == kAnySource ? 2 : 0));
 }
-MatchKey key_of(int from, std::int64_t tag) noexcept {
+[[gnu::always_inline]] inline MatchKey key_of(int from, std::int64_t tag) noexcept {
+  if (from != kAnySource && tag != kAnyTag) [[likely]]
+    return {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(tag),
+            MatchPolicy::rank_tag};
   return {from == kAnySource ? 0 : static_cast<std::uint32_t>(from),
           tag == kAnyTag ? 0 : static_cast<std::uint32_t>(tag), policy_of(from, tag)};
 }
@@ -38,6 +41,16 @@ std::uint32_t poll(const Pending& waits_for) noexcept {
   if (waits_for.role == Operation::Role::receive_on_all_lanes) [[unlikely]]
     return engine.poll_everywhere(*waits_for.lane);
   return engine.poll_if_busy(*waits_for.lane);
+}
+
+std::uint32_t poll_once(const Pending& waits_for, std::uint64_t& lanes) noexcept {
+  static_assert(vci::VciPool::kCountMax <= 64);
+  const bool is_on_all = waits_for.role == Operation::Role::receive_on_all_lanes;
+  const std::uint64_t own =
+      is_on_all ? ~std::uint64_t{0} : std::uint64_t{1} << waits_for.lane->index();
+  if ((lanes & own) == own) return 0;
+  lanes |= own;
+  return poll(waits_for);
 }
 
 thread_local constinit Communicator::Miss Communicator::last_miss_{};
@@ -195,9 +208,15 @@ void meet(Operation& receive, Operation& message) noexcept {
 /// Null: memory ran out.
 [[gnu::always_inline]] inline Operation* Communicator::begin_receive(MessageLane& lane,
                                                                      const MatchKey& key,
-                                                                     UserBytes to) noexcept {
-  Operation* const operation = lane.take_pending(engine_.communicators().pendings());
+                                                                     UserBytes to,
+                                                                     Operation* spare) noexcept {
+  Operation* const operation =
+      spare != nullptr && spare->lane == &lane ? spare : lane.take_unprepared();
   if (operation == nullptr) return nullptr;
+  // relaxed: the matching engine's lock publishes it
+  operation->polled.store(Operation::Polled::open, std::memory_order_relaxed);
+  operation->is_cancelled = false;
+  operation->role = Operation::Role::receive;
   operation->completion = {};
   operation->local = to.start;
   operation->local_bytes = to.bytes;
@@ -209,7 +228,16 @@ void meet(Operation& receive, Operation& message) noexcept {
   return operation;
 }
 
-Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to) noexcept {
+/// Makes the connection, which reports the rank's death. False: memory ran out.
+[[gnu::noinline]] bool Communicator::watch_slow(Way& way, int from) noexcept {
+  const auto at = static_cast<std::size_t>(from);
+  if (engine_.connection(way.lane, members_[at]) == nullptr) return false;
+  way.routes[at].is_watched.store(true, std::memory_order_relaxed);
+  return true;
+}
+
+Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to,
+                                       Pending* spare) noexcept {
   if (by_tag_ != nullptr) [[unlikely]]
     return receive_by_tag(from, tag, to);
   MatchingEngine* const matching = this->matching();
@@ -217,11 +245,13 @@ Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to)
   if (way == nullptr || matching == nullptr) [[unlikely]]
     return Errc::kNoMemory;
   const bool names_rank = from != kAnySource;
-  const int member = names_rank ? members_[static_cast<std::size_t>(from)] : -1;
-  // The connection reports the rank's death.
-  if (names_rank && engine_.connection(way->lane, member) == nullptr) return Errc::kNoMemory;
-  Operation* const operation = begin_receive(way->lane, key_of(from, tag), to);
-  if (operation == nullptr) return Errc::kNoMemory;
+  if (names_rank &&
+      !way->routes[static_cast<std::size_t>(from)].is_watched.load(std::memory_order_relaxed) &&
+      !watch_slow(*way, from)) [[unlikely]]
+    return Errc::kNoMemory;
+  Operation* const operation = begin_receive(way->lane, key_of(from, tag), to, spare);
+  if (operation == nullptr) [[unlikely]]
+    return Errc::kNoMemory;
   MatchMessage* const matched = matching->insert_receive(operation->receive);
   Connection::drop_withdrawn(*matching);
   if (matched != nullptr) {
@@ -230,7 +260,9 @@ Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to)
     return operation;
   }
   // Either the search for receives of a dead rank finds it, or this thread sees that it is dead.
-  if (names_rank && engine_.is_lost(member) && matching->cancel(operation->receive))
+  if (!names_rank) return operation;
+  const int member = members_[static_cast<std::size_t>(from)];
+  if (engine_.is_lost(member) && matching->cancel(operation->receive))
     operation->lane->finish(*operation, engine_.why_lost(member));
   return operation;
 }
@@ -242,12 +274,11 @@ Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to)
   const bool names_rank = from != kAnySource;
   const int member = names_rank ? members_[static_cast<std::size_t>(from)] : -1;
   if (names_rank && engine_.connection(way->lane, member) == nullptr) return Errc::kNoMemory;
-  Operation* const operation = begin_receive(way->lane, key_of(from, tag), to);
+  Operation* const operation = begin_receive(way->lane, key_of(from, tag), to, nullptr);
   if (operation == nullptr) return Errc::kNoMemory;
   if (tag == kAnyTag) operation->role = Operation::Role::receive_on_all_lanes;
   auto posted = by_tag_->post(operation->receive);
   if (!posted) {
-    operation->lane->ledger().take_back(*operation->object);
     operation->lane->give_back(*operation);
     return posted.error();
   }
@@ -263,7 +294,7 @@ Result<Pending*> Communicator::receive(int from, std::int64_t tag, UserBytes to)
 Result<Pending*> Communicator::receive(Taken& taken, UserBytes to) noexcept {
   auto& message = reinterpret_cast<Operation&>(taken);
   MessageLane& lane = *message.lane;
-  Operation* const operation = lane.take_pending(lane.engine().communicators().pendings());
+  Operation* const operation = lane.take_ordinary(Operation::Polled::open);
   if (operation == nullptr) {
     Connection::drop(message);
     return Errc::kNoMemory;
@@ -400,6 +431,10 @@ std::uint32_t Communicator::poll_for(std::int64_t tag) noexcept {
   if (tag == kAnyTag) return poll();
   Way* const way = find_way(way_of(tag));
   return way == nullptr ? 0 : engine_.poll_if_busy(way->lane);
+}
+
+bool Communicator::has_wide_order() const noexcept {
+  return by_tag_ != nullptr && by_tag_->is_wide();
 }
 
 MatchCounts Communicator::match_counts() noexcept {

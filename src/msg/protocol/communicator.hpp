@@ -39,9 +39,9 @@ struct Envelope {
 /// Thread safety: is_done() is thread-safe; outcome() and release() belong to one owner.
 using Pending = Operation;
 
-/// acquire: of the message's bytes and the outcome; pairs with the release of its completion.
+/// acquire: of the message's bytes and the outcome; pairs with end_polled().
 inline bool is_done(const Pending& pending) noexcept {
-  return pending.is_over.load(std::memory_order_acquire);
+  return pending.polled.load(std::memory_order_acquire) == Operation::Polled::over;
 }
 
 /// Thread safety: immutable.
@@ -68,13 +68,9 @@ void release(Pending& pending) noexcept;
 std::uint32_t progress(const Pending& waits_for) noexcept;
 /// MPI_Test: as progress(), without the back-off.
 std::uint32_t poll(const Pending& waits_for) noexcept;
-
-/// The same for all operations that poll() serves alike.
-inline const void* polled_for(const Pending& pending) noexcept {
-  if (pending.role == Operation::Role::receive_on_all_lanes) [[unlikely]]
-    return pending.communicator;
-  return pending.lane;
-}
+/// The same once in a pass over several operations: not if its lanes have had their turn.
+/// @param lanes  that have had it, a bit each
+std::uint32_t poll_once(const Pending& waits_for, std::uint64_t& lanes) noexcept;
 
 /// A message that take() has removed from the matching: MPI_Message. It belongs to the caller until
 /// Communicator::receive() of it. It may outlive the communicator's close().
@@ -123,9 +119,12 @@ class Communicator final {
   /// @cost no lock but the lane's, which it tries
   Result<Pending*> send(int to, std::uint32_t tag, UserBytes from, Mode mode) noexcept;
   /// @param from  rank in range, or kAnySource @param tag  or kAnyTag
+  /// @param spare  a done operation of the caller, not released; or null. Used again if it fits:
+  ///   then it is the one that is returned, and no pool is touched
   /// @return may be done already
   /// @errors kNoMemory. A lost peer is an outcome
-  Result<Pending*> receive(int from, std::int64_t tag, UserBytes to) noexcept;
+  Result<Pending*> receive(int from, std::int64_t tag, UserBytes to,
+                           Pending* spare = nullptr) noexcept;
   /// Iprobe: makes one turn of the lane, then looks for the message that a receive with the same
   /// arguments would get. False: there is none.
   bool look(int from, std::int64_t tag, Envelope* found) noexcept;
@@ -163,6 +162,8 @@ class Communicator final {
   /// remote group.
   std::span<const int> members() const noexcept { return members_; }
   MatchCounts match_counts() noexcept;
+  /// On lanes by tag: calls with a wildcard tag have merged the lanes' messages, for now. A hint.
+  bool has_wide_order() const noexcept;
 
  private:
   friend class ByTag;
@@ -176,6 +177,9 @@ class Communicator final {
     std::atomic<Connection*> connection{nullptr};
     Stamps* stamps = nullptr;  ///< the peer's, on lanes by tag
     std::uint32_t number = 0;
+    /// A receive has made its connection, which reports the rank's death. relaxed: of this flag
+    /// alone
+    std::atomic<bool> is_watched{false};
   };
   /// One lane's part. Thread safety: as Route's.
   struct Way {
@@ -192,7 +196,9 @@ class Communicator final {
   void go_by_tag();
   /// Null: it is not on lanes by tag.
   ByTag* by_tag() const noexcept { return by_tag_.get(); }
-  Operation* begin_receive(MessageLane& lane, const MatchKey& key, UserBytes to) noexcept;
+  Operation* begin_receive(MessageLane& lane, const MatchKey& key, UserBytes to,
+                           Operation* spare) noexcept;
+  bool watch_slow(Way& way, int from) noexcept;
   Result<Pending*> receive_by_tag(int from, std::int64_t tag, UserBytes to) noexcept;
   Result<Pending*> send_by_tag(int to, std::uint32_t tag, UserBytes from, Mode mode) noexcept;
 
@@ -214,15 +220,16 @@ class Communicator final {
   MatchingEngine* make_matching_slow() noexcept;
   /// A search of this thread that found no message; `arrivals` from before the search.
   struct Miss {
-    std::uint64_t communicator, arrivals;
-    std::uint32_t rank, tag;
-    MatchPolicy policy;
+    std::uint64_t communicator, arrivals, key;
     bool operator==(const Miss&) const = default;
   };
   static thread_local constinit Miss last_miss_;
   /// acquire: pairs with void_misses()'s release. A search that follows finds those messages.
   Miss next_miss(const MatchKey& key) const noexcept {
-    return {number_, arrivals_.load(std::memory_order_acquire), key.rank, key.tag, key.policy};
+    static_assert(MatchingEngine::kRankCount == 1u << 29);
+    const std::uint64_t word =
+        static_cast<std::uint64_t>(key.policy) << 61 | std::uint64_t{key.rank} << 32 | key.tag;
+    return {number_, arrivals_.load(std::memory_order_acquire), word};
   }
   /// After a message has become visible, or a search has found one: earlier misses are void, in all
   /// threads that learn of it. release: pairs with next_miss().

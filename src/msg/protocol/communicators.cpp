@@ -4,44 +4,18 @@
 #include <memory>
 #include <new>
 
-#include "msg/completion/completion_domain.hpp"
 #include "msg/protocol/by_tag.hpp"
 #include "msg/protocol/engine.hpp"
 
 namespace larklane::msg {
-namespace {
-
-/// Completes pending operations: their owners poll them.
-struct PendingObject final : Object {
-  PendingObject() noexcept : Object(signal) {}
-  static bool signal(Object&, Node& node) noexcept {
-    // release: of the bytes and the outcome; pairs with is_done(). The last access.
-    static_cast<Operation&>(node).is_over.store(true, std::memory_order_release);
-    return false;
-  }
-};
-
-}  // namespace
 
 Communicators::~Communicators() {
   for (const auto& [id, communicator] : known_) delete communicator;
-  if (pendings_ != nullptr) engine_.domain().destroy(*pendings_);
-}
-
-Status Communicators::prepare_locked() noexcept {
-  if (pendings_ != nullptr) return {};
-  std::unique_ptr<Object> made(new (std::nothrow) PendingObject);
-  if (made == nullptr) return Errc::kNoMemory;
-  Object* const object = made.get();
-  LARKLANE_TRY(engine_.domain().adopt(std::move(made)));
-  pendings_ = object;
-  return {};
 }
 
 Result<Communicator*> Communicators::open(const ContextId& id, std::span<const int> members,
                                           int own_rank, const Hints& hints) noexcept {
   const std::scoped_lock lock(mutex_);
-  LARKLANE_TRY(prepare_locked());
   const auto found = known_.find(id);
   const auto sighted = std::find_if(sighted_.begin(), sighted_.end(), [&](const Sighted& one) {
     return found != known_.end() && one.communicator == found->second;

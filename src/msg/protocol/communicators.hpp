@@ -55,21 +55,16 @@ class Communicators {
   };
   Totals totals() noexcept;
 
-  /// The object that completes pending operations. @pre a communicator has been opened
-  Object* pendings() const noexcept { return pendings_; }
-
  private:
   struct Sighted {
     Communicator* communicator;
     std::uint64_t before;  ///< creations with a lower number may open it
   };
-  Status prepare_locked() noexcept;
   void drop_messages(Communicator& communicator) noexcept;
   void forget_idle_locked() noexcept;
 
   Engine& engine_;
-  std::mutex mutex_;            // guards the members below
-  Object* pendings_ = nullptr;  // written once, before the first communicator is open
+  std::mutex mutex_;  // guards the members below
   std::map<ContextId, Communicator*> known_;
   std::vector<Sighted> sighted_;
   std::vector<Communicator*> closed_;  // of known_

@@ -151,26 +151,31 @@ void Engine::leave(std::uint32_t index) noexcept {
   users_[index] -= users_[index] == kOwned ? kOwned : 1;
 }
 
-[[gnu::always_inline]] inline std::uint32_t Engine::poll_with(MessageLane& own,
-                                                              Turn turn) noexcept {
-  thread_local constinit Others others;
+thread_local constinit Engine::Others Engine::others_{};
+
+[[gnu::always_inline]] inline std::uint32_t Engine::take_turn(MessageLane& own) noexcept {
   using Progress = vci::Switches::Progress;
   if (vci::switches.progress == Progress::all_lanes) return progress_all();
   own.attend();
-  const bool is_idle = turn == Turn::if_busy && own.looks_idle();
-  std::uint32_t found = is_idle ? 0 : own.progress();
-  if (vci::switches.progress == Progress::own_lane) return is_idle ? own.progress() : found;
-  if (!others.turns.add(found != 0)) [[likely]]
+  const std::uint32_t found = own.progress();
+  if (vci::switches.progress == Progress::own_lane || !others_.turns.add(found != 0)) [[likely]]
     return found;
-  // A turn also finds out now and then that a peer has died.
-  if (is_idle) found = own.progress();
-  return found + progress_others_slow(own, others);
+  return found + progress_others_slow(own, others_);
 }
 
-std::uint32_t Engine::poll(MessageLane& own) noexcept { return poll_with(own, Turn::always); }
+std::uint32_t Engine::poll(MessageLane& own) noexcept { return take_turn(own); }
 
 std::uint32_t Engine::poll_if_busy(MessageLane& own) noexcept {
-  return poll_with(own, Turn::if_busy);
+  if (vci::switches.progress != vci::Switches::Progress::hybrid || !own.looks_idle())
+    return take_turn(own);
+  own.attend();
+  return others_.turns.add(false) ? poll_idle_slow(own) : 0;
+}
+
+/// A turn of an idle lane now and then finds out that a peer has died.
+[[gnu::noinline]] std::uint32_t Engine::poll_idle_slow(MessageLane& own) noexcept {
+  const std::uint32_t found = own.progress();
+  return found + progress_others_slow(own, others_);
 }
 
 [[gnu::noinline]] std::uint32_t Engine::progress_others_slow(const MessageLane& own,
@@ -340,6 +345,9 @@ Connection* Engine::make_connection_slow(int rank, std::uint32_t number, bool is
       return found;
     made = new (std::nothrow) Connection(*lane, rank, peer->pair.get());
     if (made == nullptr) return nullptr;
+    // relaxed: a thread that has not heard of the connection may miss it
+    if (number >= links_end_.load(std::memory_order_relaxed))
+      links_end_.store(number + 1, std::memory_order_relaxed);
     peer->connections[number].store(made, std::memory_order_release);  // pairs with find_…()
   }
   if (is_wanted) connector_.want(rank, number);
@@ -354,6 +362,7 @@ Connection* Engine::connection_of_link(int rank, std::uint32_t number) noexcept 
 template <class Visit>
 void Engine::for_each_connection(Visit&& visit) const {
   const auto size = static_cast<std::uint32_t>(options_.size);
+  const std::uint32_t end = links_end_.load(std::memory_order_relaxed);
   for (std::uint32_t first = 0; first < size; first += kPagePeers) {
     // acquire, here and below: as in find_peer()
     const Page* const page = pages_[first / kPagePeers].load(std::memory_order_acquire);
@@ -361,7 +370,7 @@ void Engine::for_each_connection(Visit&& visit) const {
     for (std::uint32_t at = 0; at < std::min(kPagePeers, size - first); ++at) {
       const Peer* const peer = (*page)[at].load(std::memory_order_acquire);
       if (peer == nullptr) continue;
-      for (std::uint32_t number = 0; number < vci::VciPool::kCountMax; ++number)
+      for (std::uint32_t number = 0; number < end; ++number)
         // acquire: as in find_connection()
         if (auto* const made = peer->connections[number].load(std::memory_order_acquire))
           visit(*made);

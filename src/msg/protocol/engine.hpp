@@ -259,8 +259,8 @@ class Engine final : private vci::VciPool::Receivers {
 
  private:
   bool can_push() const noexcept;
-  enum class Turn : std::uint8_t { always, if_busy };
-  std::uint32_t poll_with(MessageLane& own, Turn turn) noexcept;
+  std::uint32_t take_turn(MessageLane& own) noexcept;
+  std::uint32_t poll_idle_slow(MessageLane& own) noexcept;
   /// State of a rank. Thread safety: thread-safe.
   struct Peer {
     std::atomic<bool> is_lost{false};
@@ -277,6 +277,7 @@ class Engine final : private vci::VciPool::Receivers {
     std::uint64_t strays = 0;  // one bit for each lane
     std::uint32_t looks = 0;
   };
+  static thread_local constinit Others others_;
 
   Result<std::uint32_t> find_place(Use use) noexcept;
   bool is_owned(std::uint32_t index) noexcept;
@@ -316,6 +317,7 @@ class Engine final : private vci::VciPool::Receivers {
   std::atomic<std::uint64_t> next_look_ns_{0};  // for stalls
   std::atomic<bool> is_looking_{false};         // a thread has the turn to look
   const std::unique_ptr<std::atomic<Page*>[]> pages_;
+  std::atomic<std::uint32_t> links_end_{0};  // above the number of each connection's link
   std::array<std::array<std::atomic<MatchingEngine*>, kSpaces>, 2> spaces_{};
 
   std::mutex mutex_;  // guards the making of lanes, peers, connections, spaces and regions

@@ -91,18 +91,23 @@ inline Operation* MessageLane::take_of(PoolOf&& pool, Object* object) noexcept {
   return operation;
 }
 
-Operation* MessageLane::take_pending(Object* object) noexcept {
+Operation* MessageLane::take_unprepared() noexcept {
   Operation* const operation = take_of(
-      [](MessageLane& lane) -> Pool<Operation>& { return lane.ordinary_.pendings; }, object);
+      [](MessageLane& lane) -> Pool<Operation>& { return lane.ordinary_.pendings; }, nullptr);
+  if (operation != nullptr) operation->lane = this;
+  return operation;
+}
+
+Operation* MessageLane::take_ordinary(Operation::Polled polled) noexcept {
+  Operation* const operation = take_unprepared();
   if (operation == nullptr) [[unlikely]]
     return nullptr;
-  prepare(*operation, *this);
-  operation->object = object;
+  prepare_transfer(*operation);
   operation->communicator = nullptr;
   operation->is_cancelled = false;
   operation->role = Operation::Role::receive;
   // relaxed, both: the owner publishes the operation
-  operation->is_over.store(false, std::memory_order_relaxed);
+  operation->polled.store(polled, std::memory_order_relaxed);
   operation->is_posted.store(false, std::memory_order_relaxed);
   return operation;
 }
@@ -119,19 +124,10 @@ Operation* MessageLane::take(Object* object) noexcept {
   return operation;
 }
 
-void MessageLane::prepare(Operation& operation, MessageLane& lane) noexcept {
-  operation.lane = &lane;
-  operation.connection = nullptr;
-  operation.registered = nullptr;
-  operation.region = nullptr;
-  operation.before = nullptr;
-  operation.signals = 0;
-  operation.is_bounced = operation.is_lent = operation.is_dynamic = false;
-}
-
 inline void MessageLane::conclude(Operation& operation, Held held) noexcept {
   Object* const object = operation.object;
-  if (object == nullptr) return give_back(operation);
+  if (object == nullptr)
+    return operation.is_polled() ? operation.end_polled() : give_back(operation);
   if (object->runs_user_code) return handlers_.push(operation);
   if (ledger_->signal(*object, operation, held == Held::lane_lock)) give_back(operation);
 }
@@ -143,6 +139,7 @@ void MessageLane::finish_locked(Operation& operation) noexcept {
 }
 
 void MessageLane::finish_heard_locked(Operation& receive) noexcept {
+  if (receive.object == nullptr) return receive.end_polled();
   if (receive.object->runs_user_code) return handlers_.push(receive);
   if (!ledger_->signal(*receive.object, receive, true)) return;
   heard_.add(receive);

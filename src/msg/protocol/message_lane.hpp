@@ -131,8 +131,20 @@ class MessageLane final {
 
   /// An operation that will signal `object`, if any. Null: all are in use (counted).
   Operation* take(Object* object) noexcept;
-  /// The same for ordinary messages, without a limit. Null: memory ran out.
-  Operation* take_pending(Object* object) noexcept;
+  /// The same for ordinary messages, without a limit and without an object. `polled`: open, or no.
+  /// Null: memory ran out.
+  Operation* take_ordinary(Operation::Polled polled) noexcept;
+  /// The same for a receive: prepare_transfer() follows if it fetches bytes.
+  Operation* take_unprepared() noexcept;
+  /// It has no connection and no registered memory.
+  static void prepare_transfer(Operation& operation) noexcept {
+    operation.connection = nullptr;
+    operation.registered = nullptr;
+    operation.region = nullptr;
+    operation.before = nullptr;
+    operation.signals = 0;
+    operation.is_bounced = operation.is_lent = operation.is_dynamic = false;
+  }
   void give_back(Operation& operation) noexcept { operation.home->give_back(operation); }
   /// Passes the operation's completion to its object, if any. @pre the operation is over
   void finish(Operation& operation) noexcept;
@@ -227,7 +239,10 @@ class MessageLane final {
   OfferWords offer_words_;
   BounceBuffers bounce_buffers_;
 
-  static void prepare(Operation& operation, MessageLane& lane) noexcept;
+  static void prepare(Operation& operation, MessageLane& lane) noexcept {
+    operation.lane = &lane;
+    prepare_transfer(operation);
+  }
 
   // With the lane's lock held. A separate pool: posts can't take the operations that arrivals need.
   Pool<Operation> arrivals_;

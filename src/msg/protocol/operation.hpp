@@ -87,7 +87,13 @@ struct Operation : Node {
     send,
   };
   Role role = Role::receive;
-  std::atomic<bool> is_over{false};    ///< release: of the outcome; pairs with is_done()
+  /// Does its owner poll it?
+  enum class Polled : std::uint8_t {
+    no,  ///< at its end it signals `object`, or returns to its home
+    open,
+    over,  ///< the owner may use the outcome
+  };
+  std::atomic<Polled> polled{Polled::no};
   std::atomic<bool> is_posted{false};  ///< it waits in the engine of `communicator`
   Communicator* communicator = nullptr;
 
@@ -114,6 +120,12 @@ struct Operation : Node {
   static Operation* message_is_here() noexcept {
     return reinterpret_cast<Operation*>(std::uintptr_t{1});
   }
+
+  /// relaxed: the poster has set it
+  bool is_polled() const noexcept { return polled.load(std::memory_order_relaxed) != Polled::no; }
+  /// The last access but the owner's. release: of the bytes and the outcome; pairs with is_done().
+  /// @pre is_polled()
+  void end_polled() noexcept { polled.store(Polled::over, std::memory_order_release); }
 
   /// @pre no more than kBuffersMax
   void set_buffers(std::span<const Buffer> all) noexcept {

@@ -34,7 +34,7 @@ Connection::~Connection() {
 
 /// A copy of the message, which waits for room. Null: memory ran out.
 Operation* Connection::begin_copy(const PacketHeader& header, UserBytes from) noexcept {
-  Operation* const operation = lane_.take_pending(nullptr);
+  Operation* const operation = lane_.take_ordinary(Operation::Polled::no);
   std::byte* const copy = take_heap_buffer(from.bytes);
   if (operation == nullptr || copy == nullptr) {
     if (operation != nullptr) lane_.give_back(*operation);
@@ -61,7 +61,7 @@ Operation* Connection::begin_copy(const PacketHeader& header, UserBytes from) no
 
 /// A send that its owner polls. Null: memory ran out.
 Operation* Connection::begin_pending(UserBytes from, std::uint32_t tag) noexcept {
-  Operation* const operation = lane_.take_pending(lane_.engine().communicators().pendings());
+  Operation* const operation = lane_.take_ordinary(Operation::Polled::open);
   if (operation == nullptr) return nullptr;
   set_up(*operation, from, tag, nullptr);
   operation->role = Operation::Role::send;
@@ -100,7 +100,7 @@ Result<Operation*> Connection::posted(Operation& operation, Result<Post> answer)
 
 /// A record of the library, which no operation waits for. Null: memory ran out.
 Operation* Connection::begin_record(const PacketHeader& header) noexcept {
-  Operation* const operation = lane_.take_pending(nullptr);
+  Operation* const operation = lane_.take_ordinary(Operation::Polled::no);
   if (operation == nullptr) return nullptr;
   set_up(*operation, {nullptr, 0}, 0, nullptr);
   operation->header = header;

@@ -53,6 +53,7 @@ MatchKey Connection::key_of(MatchWord match, std::uint32_t tag) const noexcept {
 /// Fetches bytes from the sender. @pre `receive` is the caller's alone
 void Connection::begin_fetch(Operation& receive, const MatchKey& message, const Offer& offer,
                              std::uint32_t there) noexcept {
+  if (receive.is_polled()) MessageLane::prepare_transfer(receive);
   msg::describe(receive, message, offer.bytes);
   receive.connection = this;
   receive.offer = offer;
