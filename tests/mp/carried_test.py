@@ -155,7 +155,7 @@ def hints(bench):
 
 
 def buffers(bench):
-    """Threads send in buffered mode at once: what the peer has received makes room for each of them."""
+    """Threads send in buffered mode at once: received messages make room for each."""
     program = bench.program("buffers")
     for hook in ("on", "off"):
         bench.carried(2, program, LARKLANE_P2P_HOOK=hook)

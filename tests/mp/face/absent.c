@@ -126,7 +126,7 @@ static int cancel(void* state, int is_complete) {
   return (void)state, (void)is_complete, MPI_SUCCESS;
 }
 
-/// What the three calls report of the requests. `complete`: the index of the only complete one;
+/// The answers of the three calls. `complete`: the index of the only complete one;
 /// -1: none is; MPI_UNDEFINED: none is active.
 static void expect_statuses(int count, const MPI_Request* requests, int complete, int are_all) {
   MPI_Status statuses[4];
