@@ -154,6 +154,13 @@ def hints(bench):
         expect(set(found.values()) <= {kept, "none"}, f"{what}: {found}, not {kept}", outcome.output + native)
 
 
+def buffers(bench):
+    """Threads send in buffered mode at once: received messages make room for each."""
+    program = bench.program("buffers")
+    for hook in ("on", "off"):
+        bench.carried(2, program, LARKLANE_P2P_HOOK=hook)
+
+
 def waitall(bench):
     """MPI_Waitall ends requests in order, but a later one that fails ends the call, and one that needs a later one's lane gets its message."""
     bench.carried(2, bench.program("waitall"), LARKLANE_VCI_COUNT_MAX="4")
@@ -168,8 +175,8 @@ def absent(bench):
 
 
 def cases():
-    several = (death, forks, signals, forbidden, communicators, hints, summary, waitall)
-    once = [(case, "mpich5") for case in (ranks, pairs)] + [(absent, "openmpi5")]
+    several = (death, forks, signals, forbidden, communicators, hints, summary, waitall, buffers)
+    once = [(case, "mpich5") for case in (ranks, pairs)] + [(absent, mpi) for mpi in ("openmpi5", "mpich4", "openmpi4")]
     return [(case, mpi) for mpi in MPIS for case in several] + once
 
 

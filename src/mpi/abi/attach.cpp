@@ -13,6 +13,7 @@
 #include "mpi/abi/exports.hpp"
 #include "mpi/abi/handles.hpp"
 #include "mpi/abi/next.hpp"
+#include "mpi/abi/older_mpi.hpp"
 #include "mpi/profile/threads.hpp"
 #include "mpi/profile/tracer.hpp"
 
@@ -155,6 +156,7 @@ void attach(FindNext* find_next, const LarklaneStub* stub) noexcept {
   find_pmpi(find_next, pmpi);
   Next mpi = pmpi;  // Larklane's own calls stay invisible to tools
   find_mpi(find_next, mpi);
+  fill_for_older_mpi(mpi, pmpi);
   if (stub == nullptr || stub->has_messages != 0) find_messages(find_next, mpi, pmpi);
   find_handles(find_next, found);
   if (stub != nullptr) stub->before_commit(boot::put_before_commit);

@@ -177,9 +177,10 @@ SpacePtr Buffers::reserve(const Owner& owner, std::uint64_t needed, std::string*
         return nullptr;
       }
     }
-    // Peers may have answered.
+    // Peers may have answered. A lane that another thread serves counts, too: that thread may have
+    // looked before the answer came.
     constexpr int kTurns = 16;
-    for (int turn = 0; turn < kTurns && engine().progress_all() != 0; ++turn) {
+    for (int turn = 0; turn < kTurns && engine().serve_all() != 0; ++turn) {
     }
   }
 }

@@ -1,6 +1,6 @@
-// Calls of MPI 4.1 that the MPI lacks, on two ranks. A program that looks them up, as mpi4py does,
-// finds the preload stub's symbols: then they must work. Each rank says "rank N ok", or "rank N
-// lacks NAME" of the first that it cannot find.
+// Calls of MPI 4.0 and 4.1 that the MPI lacks, on two ranks. A program that looks them up, as
+// mpi4py does, finds the preload stub's symbols: then they must work. Each rank says "rank N ok",
+// or "rank N lacks NAME" of the first that it cannot find.
 
 #include <dlfcn.h>
 
@@ -17,6 +17,9 @@ static int (*comm_detach_buffer)(MPI_Comm, void*, int*);
 static int (*comm_detach_buffer_c)(MPI_Comm, void*, MPI_Count*);
 static int (*comm_flush_buffer)(MPI_Comm);
 static int (*comm_iflush_buffer)(MPI_Comm, MPI_Request*);
+static int (*get_status_all)(int, const MPI_Request*, int*, MPI_Status*);
+static int (*get_status_any)(int, const MPI_Request*, int*, int*, MPI_Status*);
+static int (*get_status_some)(int, const MPI_Request*, int*, int*, MPI_Status*);
 
 /// The name of a call that is nowhere; null: all are found.
 static const char* find_calls(void) {
@@ -31,7 +34,10 @@ static const char* find_calls(void) {
                {"MPI_Comm_detach_buffer", &comm_detach_buffer},
                {"MPI_Comm_detach_buffer_c", &comm_detach_buffer_c},
                {"MPI_Comm_flush_buffer", &comm_flush_buffer},
-               {"MPI_Comm_iflush_buffer", &comm_iflush_buffer}};
+               {"MPI_Comm_iflush_buffer", &comm_iflush_buffer},
+               {"MPI_Request_get_status_all", &get_status_all},
+               {"MPI_Request_get_status_any", &get_status_any},
+               {"MPI_Request_get_status_some", &get_status_some}};
   for (size_t i = 0; i < sizeof calls / sizeof calls[0]; ++i) {
     void* const found = dlsym(RTLD_DEFAULT, calls[i].name);
     if (found == NULL) return calls[i].name;
@@ -107,6 +113,68 @@ static void use_buffer_of_communicator(MPI_Comm comm, unsigned char* data, void*
   expect(back == space && count == size, "MPI_Comm_detach_buffer_c: another buffer", (long)count);
 }
 
+static int query(void* state, MPI_Status* status) {
+  (void)state;
+  MPI_Status_set_cancelled(status, 0);
+  MPI_Status_set_elements(status, MPI_BYTE, 0);
+  status->MPI_SOURCE = my_rank;
+  status->MPI_TAG = kTag;
+  return MPI_SUCCESS;
+}
+static int release(void* state) { return (void)state, MPI_SUCCESS; }
+static int cancel(void* state, int is_complete) {
+  return (void)state, (void)is_complete, MPI_SUCCESS;
+}
+
+/// The answers of the three calls. `complete`: the index of the only complete one;
+/// -1: none is; MPI_UNDEFINED: none is active.
+static void expect_statuses(int count, const MPI_Request* requests, int complete, int are_all) {
+  MPI_Status statuses[4];
+  int flag = -1, index = -2, found = -2, indices[4] = {-1, -1, -1, -1};
+  must(get_status_all(count, requests, &flag, statuses), "MPI_Request_get_status_all");
+  expect(flag == are_all, "MPI_Request_get_status_all: flag", flag);
+  must(get_status_any(count, requests, &index, &flag, statuses), "MPI_Request_get_status_any");
+  expect(flag == (complete != -1), "MPI_Request_get_status_any: flag", flag);
+  expect(!flag || index == complete, "MPI_Request_get_status_any: index", index);
+  must(get_status_some(count, requests, &found, indices, statuses), "MPI_Request_get_status_some");
+  const int wanted = complete == -1 ? 0 : complete == MPI_UNDEFINED ? MPI_UNDEFINED : 1;
+  expect(found == wanted, "MPI_Request_get_status_some: outcount", found);
+  if (found != 1) return;
+  expect(indices[0] == complete, "MPI_Request_get_status_some: index", indices[0]);
+  expect(statuses[0].MPI_TAG == kTag, "MPI_Request_get_status_some: tag", statuses[0].MPI_TAG);
+}
+
+/// Of the MPI's own requests, and of a receive beside them.
+static void use_statuses(MPI_Comm comm) {
+  MPI_Request requests[4] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL,
+                             MPI_REQUEST_NULL};
+  expect_statuses(4, requests, MPI_UNDEFINED, 1);
+  MPI_Grequest_start(query, release, cancel, NULL, &requests[1]);
+  expect_statuses(4, requests, -1, 0);
+  MPI_Grequest_complete(requests[1]);
+  expect_statuses(4, requests, 1, 1);
+  char in = 0, out = 1;
+  MPI_Irecv(&in, 1, MPI_CHAR, 1 - my_rank, kTag, comm, &requests[3]);
+  expect_statuses(4, requests, 1, 0);
+  MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+  expect_statuses(4, requests, -1, 0);
+  MPI_Barrier(comm);
+  MPI_Send(&out, 1, MPI_CHAR, 1 - my_rank, kTag, comm);
+  MPI_Wait(&requests[3], MPI_STATUS_IGNORE);
+}
+
+/// Of an MPI without sessions.
+static void expect_no_session(void) {
+#if MPI_VERSION < 4 && !(defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+  int (*init)(MPI_Info, MPI_Errhandler, void*);
+  void* const found = dlsym(RTLD_DEFAULT, "MPI_Session_init");
+  if (found == NULL) return;
+  memcpy(&init, &found, sizeof found);
+  void* session[2];
+  expect(init(MPI_INFO_NULL, MPI_ERRORS_RETURN, session) != MPI_SUCCESS, "MPI_Session_init", 0);
+#endif
+}
+
 int main(int argc, char** argv) {
   start(&argc, &argv);
   const char* const absent = find_calls();
@@ -119,6 +187,8 @@ int main(int argc, char** argv) {
     void* const space = memory((size_t)size);
     use_buffer_of_process(data, space, size);
     use_buffer_of_communicator(comm, data, space, size);
+    use_statuses(comm);
+    expect_no_session();
     MPI_Comm_free(&comm);
     free(space);
     free(data);
