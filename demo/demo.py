@@ -2,9 +2,9 @@
 """What Larklane is for, shown on this machine: demo.py BUILD [--results DIR]
 
 Runs heat2d and sweep3d (plain MPI programs, see examples/) with one late thread on each MPI that the build found: with
-one send after the join of the threads, with partitions natively, and the same under `larklane run`, alternating. Prints
-tables and writes the arrival pictures, the JSON behind them and the traces to DIR. Needs nothing but Python for the
-tables; the pictures need matplotlib.
+one send after the join of the threads, with partitions natively, and the same under `larklane run`, alternating; and
+exchange, whose threads send plain messages, natively and with `p2p=on`. Prints tables and writes the pictures, the JSON
+behind them and the traces to DIR. Needs nothing but Python for the tables; the pictures need matplotlib.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,17 +21,19 @@ from pathlib import Path
 from statistics import median
 
 import arrivals
+import messages
+from launching import ending, hang_text, launch, launch_words, progress, short_version
 
 SOURCE = Path(__file__).resolve().parent.parent
 RANKS, THREADS, PARTITIONS, LATE_MS = 2, 4, 4, 10
 REPETITIONS = 2
 SKIP_ROUNDS = 2  # warm-up, not in the medians
 LIMIT_S, BUSY_LIMIT_S = 5, 10  # a healthy run takes one or two seconds, or several beside other programs
-ENVIRONMENT = {"HYDRA_LAUNCHER": "fork", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1",
-               "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+WHEN = """
+When does a step get shorter? By what is exposed less, and by the work that a receiver does on partitions that are
+there early, while it would wait otherwise. The wait for the late thread's own partition stays: where a step ends
+with it, as here, most of the step stays."""
 NAMES = {"joined": "one send", "native": "native", "larklane": "under Larklane"}
-LAUNCH = {"openmpi": ["--oversubscribe", "--bind-to", "none"]}
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,10 @@ class Case:
 
     def command(self, build: Path, trace: Path) -> list[str]:
         """The command line of one run."""
-        launch = [self.mpi["launcher"], *LAUNCH.get(self.mpi["family"], []), "-n", str(RANKS)]
         wrap = [str(build / "bin" / "larklane"), "run"] if self.how == "larklane" else []
         program = str(build / "examples" / self.mpi["name"] / self.program.name)
         mode = ["--mode", self.program.joined] if self.how == "joined" else []
-        return [*launch, *wrap, program, *self.program.options, *mode, "--threads", str(THREADS), "--partitions",
+        return [*launch_words(self.mpi, RANKS), *wrap, program, *self.program.options, *mode, "--threads", str(THREADS), "--partitions",
                 str(PARTITIONS), "--late-ms", str(LATE_MS), "--trace", str(trace)]
 
     def record(self, output: str, status: int, trace: Path) -> None:
@@ -83,8 +83,7 @@ class Case:
         line = re.search(r": (PASSED|FAILED): ([0-9.]+) ms per .* wrong data in (\d+) of (\d+) rounds, "
                          r"checksum (\w+)", output)
         if not line:
-            last = output.strip().splitlines()[-1:] or ["no output"]
-            self.failure = f"exit status {status}: {last[0][:60]}"
+            self.failure = ending(output, status)
             return
         if line[1] == "FAILED":
             self.failure = f"wrong data in {line[3]} of {line[4]} rounds"
@@ -98,31 +97,14 @@ class Case:
         self.rounds += arrivals.rounds(sent, received, self.program.channel, 0, 1, SKIP_ROUNDS)
 
 
-def short_version(library: str) -> str:
-    """ "Open MPI v5.0.11, package: ..." -> "Open MPI 5.0.11"."""
-    match = re.match(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*?v?(\d[\w.]*)", library)
-    return f"{match[1]} {match[2]}" if match else library[:30]
-
-
 def run(case: Case, build: Path, trace: Path, limit_s: float) -> None:
     """Runs one case once, within its own time limit."""
-    environment = {**os.environ, **ENVIRONMENT}
     case.runs += 1
-    with subprocess.Popen(case.command(build, trace), env=environment, stdout=subprocess.PIPE, text=True,
-                          stderr=subprocess.STDOUT, start_new_session=True) as process:
-        try:
-            output, _ = process.communicate(timeout=limit_s)
-            case.record(output, process.returncode, trace)
-        except subprocess.TimeoutExpired:
-            for number in (signal.SIGTERM, signal.SIGKILL):  # the launcher ends its ranks when told to
-                os.killpg(process.pid, number)
-                try:
-                    process.communicate(timeout=2)
-                    break
-                except subprocess.TimeoutExpired:
-                    pass
-            hangs = "hangs" if case.runs == 1 else f"1 of {case.runs} runs hung"
-            case.failure = f"{hangs} (ended after {limit_s:.0f} s)"
+    ended = launch(case.command(build, trace), limit_s)
+    if ended is None:
+        case.failure = hang_text(case.runs, limit_s)
+    else:
+        case.record(*ended, trace)
 
 
 def run_all(cases: list[Case], build: Path, results: Path, limit_s: float) -> None:
@@ -142,13 +124,6 @@ def run_all(cases: list[Case], build: Path, results: Path, limit_s: float) -> No
             begin = time.monotonic()
             run(case, build, traces / f"{case.program.name}-{case.mpi['name']}-{case.how}-{repetition}.jsonl", limit_s)
             progress(f"[{number:2}/{total}] {label} {time.monotonic() - begin:4.1f} s  {case.failure or 'right'}")
-
-
-def progress(text: str, end: str = "\n") -> None:
-    """A line on the terminal, at once."""
-    if end == "\r" and not sys.stdout.isatty():
-        return
-    print(f"{text:78}", end=end, flush=True)
 
 
 def late_partitions() -> list[int]:
@@ -252,16 +227,20 @@ def draw(files: list[Path]) -> None:
     print("\nNo pictures: no Python with matplotlib (`make setup` installs one, or pip install matplotlib).")
 
 
-def cases_of(build: Path) -> list[Case]:
-    """What can be run with this build."""
-    mpis = json.loads((build / "examples" / "mpis.json").read_text(encoding="utf-8"))
-    hows = ["joined", "native"]
-    if (build / "bin" / "larklane").exists():
-        hows.append("larklane")
-    else:
-        print(f"{build}/bin/larklane is missing: native runs only")
+def write_messages(cases: list[messages.Case], remark: str, results: Path) -> Path:
+    """The same of plain messages."""
+    data = {**messages.record_of(cases), "machine": machine(), "commit": commit(), "remark": remark,
+            "footer": [f"{machine()}; {messages.RANKS} ranks x {messages.THREADS} threads on one host; Larklane {commit()}; "
+                       f"medians of {messages.REPETITIONS} runs, alternating; whiskers: least and most." + (f" Remark: {remark}." if remark else "")]}
+    path = results / "messages.json"
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def cases_of(programs: list[Program], mpis: list[dict], hows: list[str]) -> list[Case]:
+    """All cases. Partitions natively are left out on an MPI that lacks them."""
     cases = []
-    for program in PROGRAMS:
+    for program in programs:
         for mpi in mpis:
             for how in hows:
                 case = Case(program, mpi, how)
@@ -275,27 +254,40 @@ def main() -> int:
     """Returns 1 if a run under Larklane failed, else 0: what native MPIs do wrong is a result, not an error."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=Path, help="build folder, e.g. build/release")
+    parser.add_argument("--only", choices=[program.name for program in PROGRAMS] + [messages.PROGRAM], help="this program alone")
     parser.add_argument("--results", type=Path, default=SOURCE / "results" / "demo", help="where pictures go")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
-    cases = cases_of(build)
-    if not cases:
+    mpis = json.loads((build / "examples" / "mpis.json").read_text(encoding="utf-8"))
+    ways = ["native"]
+    if (build / "bin" / "larklane").exists():
+        ways.append("larklane")
+    else:
+        print(f"{build}/bin/larklane is missing: native runs only")
+    programs = [program for program in PROGRAMS if arguments.only in (None, program.name)]
+    cases = cases_of(programs, mpis, ["joined", *ways])
+    plain = messages.cases_of(mpis, ways) if arguments.only in (None, messages.PROGRAM) else []
+    if not mpis:
         print("No MPI was found when the examples were built: `make setup` installs two.")
         return 1
     remark = load()
-    run_all(cases, build, arguments.results, BUSY_LIMIT_S if remark else LIMIT_S)
+    limit_s = BUSY_LIMIT_S if remark else LIMIT_S
+    run_all(cases, build, arguments.results, limit_s)
+    messages.run_all(plain, build, limit_s)
     versions = {case.mpi["name"]: case.version for case in cases if case.version}
     for case in cases:  # those that never ended didn't say
         case.version = versions.get(case.mpi["name"], case.mpi["name"])
     if remark:
         print(f"\nRemark: {remark}; times are blurred, order and results are not.")
-    for program in PROGRAMS:
+    for program in programs:
         table(program, cases)
-    print("\nWhen does a step get shorter? By what is exposed less, and by the work that a receiver does on partitions that are\n"
-          "there early, while it would wait otherwise. The wait for the late thread's own partition stays: where a step ends\n"
-          "with it, as here, most of the step stays.")
-    draw([write_json(program, cases, remark, arguments.results) for program in PROGRAMS])
-    return int(any(case.how == "larklane" and case.failure for case in cases))
+    if programs:
+        print(WHEN)
+    if plain:
+        messages.table(plain)
+    drawn = [write_json(program, cases, remark, arguments.results) for program in programs]
+    draw(drawn + ([write_messages(plain, remark, arguments.results)] if plain else []))
+    return int(any(case.how == "larklane" and case.failure for case in (*cases, *plain)))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Draws the arrival picture from the JSON that demo.py writes: PNG and SVG beside it. The only file with matplotlib."""
+"""Draws the pictures from the JSON that demo.py writes: PNG and SVG beside it. The only file with matplotlib."""
 
 import json
 import sys
 from pathlib import Path
+from statistics import median
 
 import matplotlib
 
@@ -136,12 +137,52 @@ def draw(data: dict) -> plt.Figure:
     return figure
 
 
+def draw_messages(data: dict) -> plt.Figure:
+    """One figure of plain messages: for each MPI and its communicators the time natively and under Larklane, with the least and the most."""
+    pairs: dict[tuple[str, str], dict[str, dict]] = {}
+    for run in data["runs"]:
+        pairs.setdefault((run["mpi"], run["communicators"]), {})[run["how"]] = run
+    height = 2.2 + 0.62 * len(pairs)
+    figure, axes = plt.subplots(figsize=(10, height))
+    most = max((max(run["ns"]) for run in data["runs"] if run["ns"]), default=1)
+    for row, pair in enumerate(pairs.values()):
+        times = {how: median(run["ns"]) for how, run in pair.items() if run["ns"]}
+        for how, run in pair.items():
+            place = row + LANE[how]
+            text = run["data"]
+            if how in times:
+                low, high = times[how] - min(run["ns"]), max(run["ns"]) - times[how]
+                axes.barh(place, times[how], height=0.3, color=COLOURS[how], xerr=[[low], [high]], ecolor="#555555", capsize=2)
+                text = f"{times[how]:.0f} ns" + ("" if text == "right" else f": {text}")
+                if how == "larklane" and run["left"]:
+                    text += ", left to the MPI"
+                elif how == "larklane" and "native" in times:
+                    text += f", {times['native'] / times[how]:.1f} times as fast"
+            axes.text((max(run["ns"]) if run["ns"] else 0) + most / 80, place, text, va="center", fontsize=8.5, color=COLOURS[how])
+    axes.set_yticks(range(len(pairs)), [f"{mpi}\ncommunicators: {communicators}" for mpi, communicators in pairs], fontsize=8.5)
+    axes.set_ylim(len(pairs) - 0.5, -0.5)
+    axes.set_xlim(0, most * 1.3)
+    axes.set_xlabel("time for a message that a rank sends [ns]", fontsize=9)
+    for spine in ("top", "right"):
+        axes.spines[spine].set_visible(False)
+    figure.suptitle("Plain messages of several threads: the same program, native and under Larklane", x=0.02, y=1 - 0.15 / height, ha="left", va="top",
+                    fontsize=13, fontweight="bold")
+    figure.text(0.02, 1 - 0.5 / height, f"exchange: {data['ranks']} ranks x {data['threads']} threads, messages of {data['bytes']} bytes, MPI_Isend, MPI_Irecv, "
+                "MPI_Waitall. Larklane: `larklane run --option p2p=on`.", fontsize=9, color="#333333", va="top")
+    figure.text(0.02, 0.1 / height, "\n".join(data["footer"]), fontsize=7, color="#555555", va="bottom", wrap=True)
+    figure.legend(handles=[Patch(color=COLOURS[how], label=label) for how, label in (("native", "native MPI"), ("larklane", "same program under Larklane"))],
+                  loc="upper left", bbox_to_anchor=(0.01, 1 - 0.68 / height), ncols=2, frameon=False, fontsize=9)
+    figure.subplots_adjust(left=0.2, right=0.97, top=1 - 1.1 / height, bottom=0.85 / height)
+    return figure
+
+
 def main() -> int:
     """picture.py FILE.json...: writes FILE.png and FILE.svg."""
     plt.rcParams["svg.hashsalt"] = "larklane"  # same input, same bytes
     for name in sys.argv[1:]:
         path = Path(name)
-        figure = draw(json.loads(path.read_text(encoding="utf-8")))
+        data = json.loads(path.read_text(encoding="utf-8"))
+        figure = draw_messages(data) if path.stem == "messages" else draw(data)
         figure.savefig(path.with_suffix(".png"), dpi=130)
         figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
         plt.close(figure)

@@ -106,7 +106,8 @@ struct FileHeader {
   char larklane[32];
   char mpi[128];
   char program[256];
-  char cores[512];  ///< that the process may use, as "0-3,8"; empty: not known
+  char cores[512];     ///< that the process may use, as "0-3,8"; empty: not known
+  char ordinary[256];  ///< the carrier of ordinary messages; empty: the MPI, without option `p2p`
 };
 inline constexpr std::size_t kHeaderBytes = 4096;
 static_assert(sizeof(FileHeader) <= kHeaderBytes);

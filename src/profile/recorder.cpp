@@ -145,6 +145,7 @@ Result<std::unique_ptr<Recorder>> Recorder::create(const std::string& path, cons
   set_text(header.mpi, facts.mpi);
   set_text(header.program, facts.program);
   set_text(header.cores, allowed_cores());
+  set_text(header.ordinary, facts.ordinary);
   std::memcpy(header.magic, kMagic, sizeof kMagic);  // last: before, it is no profile
   return recorder;
 }

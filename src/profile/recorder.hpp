@@ -24,6 +24,7 @@ struct Facts {
   bool is_native = false;   ///< the MPI's own partitioned communication
   bool has_writes = false;  ///< threads are asked for by the kernel's ids of them
   std::string job, mpi, program, larklane;
+  std::string ordinary;  ///< the carrier of ordinary messages
 };
 
 /// Thread safety: thread-safe.

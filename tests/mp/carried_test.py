@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Programs whose ordinary messages Larklane carries, in trouble: ranks that die, children, signals, refused reads of memory, ten thousand
-communicators, hundreds of ranks, hints of live communicators.
+communicators, hundreds of ranks, hints of live communicators, calls that the MPI lacks.
 
   carried_test.py --build DIR CASE MPI    one case, on one MPI of launch.py
   carried_test.py --list                  `CASE MPI` of every case, one a line
@@ -101,6 +101,22 @@ def communicators(bench):
         expect(int(resident) <= RESIDENT_MORE_KIB_MAX and int(heap) <= HEAP_MORE_MAX, f"rank {rank}: memory grows", outcome.output)
 
 
+def summary(bench):
+    """A program without messages gets one line a rank. Others get counts, and the number of communicators that the MPI keeps."""
+    program = bench.program("summary")
+    idle = "point-to-point messages are carried by Larklane, with the MPI's progress hook; there was none, and no partitioned request: nothing to speed up"
+    for what, wanted in (("none", [idle]), ("world", ["no partitioned requests", "carried by Larklane, with the MPI's progress hook; sent 1 of 4 B, received 1 of 4 B on 1 lane ("]),
+                         ("session", ["no partitioned requests", "hook, except on 2 communicators with processes of other worlds, or of a session; there was none on others"])):
+        outcome = bench.carried(2, program, what, LARKLANE_SUMMARY="on", LARKLANE_LOG_LEVEL="warn")
+        for rank in range(2):
+            lines = re.findall(rf"^larklane: rank {rank}: (.*)$", outcome.output, re.M)
+            expect(len(lines) == len(wanted) and all(part in text for part, text in zip(wanted, lines)), f"{what}: rank {rank}: {lines}", outcome.output)
+    outcome = bench.launch(2, *bench.larklane, program, "none", LARKLANE_P2P="off", LARKLANE_SUMMARY="on", LARKLANE_LOG_LEVEL="warn")
+    lines = re.findall(r"^larklane: .*$", outcome.output, re.M)
+    expect(len(lines) == 2 and all("nothing to speed up: no partitioned requests, and point-to-point messages are left to the MPI" in text for text in lines),
+           f"{lines}", outcome.output)
+
+
 def ranks(bench):
     """256 ranks: a ring, then all to one."""
     program = bench.program("pairs")
@@ -138,9 +154,18 @@ def hints(bench):
         expect(set(found.values()) <= {kept, "none"}, f"{what}: {found}, not {kept}", outcome.output + native)
 
 
+def absent(bench):
+    """Calls of MPI 4.1 that the MPI lacks: a program that finds the stub's symbols can use them."""
+    program = bench.program("absent")
+    native = launch.launch(bench.mpi, 2, [program], 60).output
+    expect(native.count("lacks MPI_Buffer_flush") == 2, "natively there", native)
+    bench.carried(2, program)
+
+
 def cases():
-    several = (death, forks, signals, forbidden, communicators, hints)
-    return [(case, mpi) for mpi in MPIS for case in several] + [(case, "mpich5") for case in (ranks, pairs)]
+    several = (death, forks, signals, forbidden, communicators, hints, summary)
+    once = [(case, "mpich5") for case in (ranks, pairs)] + [(absent, "openmpi5")]
+    return [(case, mpi) for mpi in MPIS for case in several] + once
 
 
 if __name__ == "__main__":

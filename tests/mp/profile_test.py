@@ -29,6 +29,7 @@ from larklane.prediction.forecast import forecast  # noqa: E402
 from larklane.prediction.predictor import Written  # noqa: E402
 from larklane.profile import command as profile_command  # noqa: E402
 from larklane.profile import profile, rounds  # noqa: E402
+from larklane.profile.ordinary import CARRIED, accounts_of  # noqa: E402
 from larklane.profile.profile_file import Kind  # noqa: E402
 from larklane.profile.writes import AFTER, sends_of, writers_of  # noqa: E402
 from stub_test import REFUSED  # noqa: E402
@@ -276,6 +277,23 @@ def halos(bench):
         expect(made.threads == 2 and made.prediction.steps >= 6 and made.prediction.misfit_ns < made.prediction.step_ns, f"{mode}: {made}")
 
 
+def ordinary(bench):
+    """Plain messages of two threads, natively and carried: each thread's account, and the carrier of the run."""
+    words = [bench.heat2d.with_name("exchange"), "--threads", 2, "--rounds", 9, "--window", 4, "--words", 2]
+    count = 4 * (9 + 1)  # and a round to warm up
+    for option, is_carried in ("off", False), ("on", True):
+        for communicators in ("one", "each"):
+            output = bench.profile(*words, "--comms", communicators, options=["--overwrite", "--option", f"p2p={option}"])
+            expect("PASSED" in output, "the program is not well", output)
+            found = bench.load()
+            expect(all((CARRIED in file.ordinary) == is_carried == bool(file.ordinary) for file in found.files), f"p2p={option}: {[file.ordinary for file in found.files]}")
+            accounts = accounts_of(found)
+            seen = [(each.rank, each.number, each.sends, each.sent_bytes, each.receives, each.foreign, len(each.tags)) for each in accounts]
+            expect(seen == [(rank, thread, count, 16 * count, count, 0, 1) for rank in (0, 1) for thread in (0, 1)], f"p2p={option}, {communicators}: {seen}")
+            expect(len({context for each in accounts for context in each.tags}) == (1 if communicators == "one" else 2), f"{communicators}: {accounts}")
+            expect(all(each.calls_ns > 0 for each in accounts) and all(message.is_own for message in found.messages), f"{accounts}")
+
+
 def questions(bench):
     """The use of cores of a late thread is recorded for its first 256 steps, which are enough for a replay, not for all."""
     bench.profile(bench.heat2d, "--n", 128, "--steps", 700, "--threads", 2, "--late-ms", 0.5, "--mode", "isend")
@@ -486,7 +504,7 @@ def overhead(bench):
                         lambda words=words, numbers=numbers: count(words, "liblarklane_profile_preload.so", f"{words[-1]}{next(numbers)}"), 0.02)
 
 
-ON_EACH = (heat2d, native, waits, threads, llvm, nested, halos, questions, dies, folders, mistakes, reuse, routes, writes, writers, untraced, hosts, overhead)
+ON_EACH = (heat2d, native, waits, threads, llvm, nested, halos, ordinary, questions, dies, folders, mistakes, reuse, routes, writes, writers, untraced, hosts, overhead)
 
 
 def cases():

@@ -154,6 +154,16 @@ class LanesWorld {
       const SpinGuard guard(locks[lane]);
       return look(lane);
     }
+    bool shows_nothing(std::uint32_t lane) {
+      for (const Rings& of_source : ring) {
+        const Ring& r = of_source[lane];
+        // acquire, both: pair with look() and push()
+        if (r.head.load(std::memory_order_acquire) != r.tail.load(std::memory_order_acquire))
+          return false;
+      }
+      jitter();
+      return world.matcher_.kept[lane].load(std::memory_order_acquire) == 0;  // as keep()
+    }
     LanesWorld& world;
     std::array<SpinLock, kLanes> locks;
     std::array<Rings, kSourcesMost> ring;
@@ -185,7 +195,12 @@ class LanesWorld {
       return true;
     }
     void exact(std::uint32_t lane, LaneEntry& entry) {
-      if (!match(world, posted[lane], message(entry))) table[lane].push_back(&message(entry));
+      if (!match(world, posted[lane], message(entry))) keep(lane, message(entry));
+    }
+    /// release: of the count; pairs with Lanes::shows_nothing().
+    void keep(std::uint32_t lane, Message& m) {
+      table[lane].push_back(&m);
+      kept[lane].store(table[lane].size(), std::memory_order_release);
     }
     void wide(LaneEntry& entry) {
       if (!match(world, wide_posted, message(entry))) unexpected.push_back(&message(entry));
@@ -198,6 +213,7 @@ class LanesWorld {
       if (table[lane].empty()) return nullptr;
       Message* const m = table[lane].front();
       table[lane].pop_front();
+      kept[lane].store(table[lane].size(), std::memory_order_release);  // as keep()
       return m;
     }
     bool prepare_exact() const {
@@ -207,7 +223,7 @@ class LanesWorld {
     }
     void poked() {}
     void move_exact() {
-      for (Message* m : unexpected) table[lane_of(m->tag)].push_back(m);
+      for (Message* m : unexpected) keep(lane_of(m->tag), *m);
       unexpected.clear();
       for (Request* r : wide_posted)
         posted[lane_of(static_cast<std::uint32_t>(r->tag.load(std::memory_order_seq_cst)))]
@@ -217,6 +233,7 @@ class LanesWorld {
     LanesWorld& world;
     std::array<std::list<Request*>, kLanes> posted;
     std::array<std::list<Message*>, kLanes> table;
+    std::array<std::atomic<std::size_t>, kLanes> kept{};  // messages in each table
     std::list<Request*> wide_posted;
     std::list<Message*> unexpected;
   };
@@ -323,10 +340,17 @@ class LanesWorld {
   // ---- receivers
   template <class Exact, class Wide>
   void call(int tag, bool looks, Exact&& exact, Wide&& wide) {
-    if (tag < 0)
+    if (tag < 0) {
       (void)order_.with_any_tag(looks, wide);
-    else
-      (void)order_.with_tag(lane_of(static_cast<std::uint32_t>(tag)), looks, exact, wide);
+      return;
+    }
+    const std::uint32_t lane = lane_of(static_cast<std::uint32_t>(tag));
+    const auto exact_counted = [&] {
+      exact();
+      matcher_.kept[lane].store(matcher_.table[lane].size(),
+                                std::memory_order_release);  // as keep()
+    };
+    (void)order_.with_tag(lane, looks, exact_counted, wide);
   }
   /// Progress of one lane. Waits for no lock.
   void poll(std::uint32_t lane) LARKLANE_NOT_FOLLOWED {
@@ -390,6 +414,7 @@ class LanesWorld {
       else
         check(*found, tag, "a probe shows a message that overtakes another");
     };
+    if (tag < 0 && order_.shows_nothing()) return nullptr;
     call(
         tag, true, [&] { look(matcher_.table[lane_of(static_cast<std::uint32_t>(tag))]); },
         [&] { look(matcher_.unexpected); });

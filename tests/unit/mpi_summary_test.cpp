@@ -42,10 +42,26 @@ TEST(MpiSummary, CountsMessagesBytesAndWays) {
 }
 
 TEST(MpiSummary, StatesThatNothingWasSent) {
-  EXPECT_EQ(summary_text({}, 0, rank_3()), "larklane: rank 3: no partitioned requests\n");
+  EXPECT_EQ(summary_text({}, 0, rank_3()),
+            "larklane: rank 3: nothing to speed up: no partitioned requests, and point-to-point "
+            "messages are left to the MPI (option p2p)\n");
   EXPECT_EQ(summary_text({}, 1, rank_3()),
             "larklane: rank 3: no partitioned requests of ours\n"
             "larklane: rank 3: 1 requests left to the MPI\n");
+}
+
+TEST(MpiSummary, StatesInOneLineThatThereWasNothingToSpeedUp) {
+  const OrdinaryMessages none{.text = "messages are carried", .had_none = true};
+  EXPECT_EQ(summary_text({}, 0, rank_3(), none),
+            "larklane: rank 3: messages are carried; there was none, and no partitioned request: "
+            "nothing to speed up\n");
+  EXPECT_EQ(summary_text({}, 1, rank_3(), none),
+            "larklane: rank 3: no partitioned requests of ours\n"
+            "larklane: rank 3: 1 requests left to the MPI\n"
+            "larklane: rank 3: messages are carried; there was none\n");
+  EXPECT_EQ(summary_text({}, 0, rank_3(), {.text = "sent 1"}),
+            "larklane: rank 3: no partitioned requests\n"
+            "larklane: rank 3: sent 1\n");
 }
 
 }  // namespace

@@ -166,6 +166,38 @@ TEST_F(CommunicatorByTagTest, AfterTheWildcardsEachTagIsAloneAgain) {
   }
 }
 
+// Programs that poll with MPI_ANY_TAG keep their lanes, as long as no message waits.
+TEST_F(CommunicatorByTagTest, AProbeThatFindsNothingChangesNothing) {
+  const auto all = open_all(1);
+  std::uint64_t value = 1, into = 0;
+  Envelope seen{};
+  EXPECT_FALSE(all[1]->look(kAnySource, kAnyTag, &seen));
+  EXPECT_EQ(all[1]->take(kAnySource, kAnyTag, &seen), nullptr);
+  EXPECT_FALSE(all[1]->has_wide_order());
+  // Also beside receives, and after messages that they have got, over rings of either kind.
+  for (std::uint32_t round = 0; round < 100; ++round) {
+    Pending& waiting = receive(*all[1], 0, round % 8, bytes_of(into));
+    EXPECT_FALSE(all[1]->look(0, kAnyTag, &seen));
+    send(*all[0], 1, round % 8, bytes_of(value));
+    EXPECT_TRUE(finish(&waiting).status.ok());
+    send(*all[0], 1, 9, bytes_of(value));
+    expect_value(*all[1], 0, 9, value);
+    EXPECT_FALSE(all[1]->look(kAnySource, kAnyTag, &seen));
+  }
+  EXPECT_FALSE(all[1]->has_wide_order());
+  send(*all[0], 1, 5, bytes_of(value));
+  job_.settle();
+  EXPECT_TRUE(all[1]->look(kAnySource, kAnyTag, &seen));
+  EXPECT_TRUE(all[1]->has_wide_order());
+  expect_value(*all[1], 0, 5, value);
+  // Back to a lane for each tag, although the program goes on polling.
+  for (int calls = 0; calls < 600; ++calls) {
+    EXPECT_FALSE(all[1]->look(0, kAnyTag, &seen));
+    EXPECT_FALSE(all[1]->look(0, 7, &seen));
+  }
+  EXPECT_FALSE(all[1]->has_wide_order());
+}
+
 TEST_F(CommunicatorByTagTest, TheDeathOfAPeerEndsReceivesOfEitherMode) {
   for (const bool has_wildcard : {false, true}) {
     Job other(options_of(Lanes::by_tag));

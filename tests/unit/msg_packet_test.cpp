@@ -520,10 +520,11 @@ TEST(PacketWire, MemoryOfAPairAndOfALane) {
   net::Limits shm{};
   shm.has_mapped_memory = true;
   constexpr std::uint32_t kRecordCells = PacketLane::Options().record_cells;
-  const RingShape growing{PacketLink::cells_on(shm), kRecordCells,
+  const RingShape growing{PacketLink::kGrownCells, kRecordCells,
                           PacketLink::first_cells_on(shm, kRecordCells)};
   EXPECT_TRUE(growing.grows() && growing.is_legal());
   EXPECT_EQ((1 + growing.covered_at_first()) * 64, 16'384u);
+  EXPECT_EQ(growing.lines() * 64, 532'480u);
   EXPECT_EQ(ring_bytes(false), 73'728u);
   EXPECT_EQ(ring_bytes(true), 270'336u);
   EXPECT_LE(sizeof(PacketLink), 1536u);

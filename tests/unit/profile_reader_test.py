@@ -20,10 +20,10 @@ def record(kind, begin, end, value=0, handle=0, a=0, b=0, request=0, flags=0):
     return RECORD.pack(begin, end, value, handle, a, b, request, kind, flags, 0)
 
 
-def write(folder, rank, chunks, size=2, clock=1, samples=(NO_CLOCK, NO_CLOCK), job="job", host="h", end=10**9, full=(0, 0)):
+def write(folder, rank, chunks, size=2, clock=1, samples=(NO_CLOCK, NO_CLOCK), job="job", host="h", end=10**9, full=(0, 0), ordinary=b""):
     """chunks: [(thread, [record])], each with the next number of the thread unless it is [(thread, [record], number)]"""
     data = HEADER.pack(MAGIC, profile_file.VERSION, HEADER_BYTES, CHUNK_BYTES, RECORD.size, rank, size, 1, 0, 1, 0, end, *full, 0,
-                       clock, *samples[0], *samples[1], host.encode(), job.encode(), b"0.1", b"MPI", b"app", b"0-5,8,10").ljust(HEADER_BYTES, b"\0")
+                       clock, *samples[0], *samples[1], host.encode(), job.encode(), b"0.1", b"MPI", b"app", b"0-5,8,10", ordinary).ljust(HEADER_BYTES, b"\0")
     before = collections.Counter()
     for thread, records, *number in chunks:
         chunk = CHUNK.pack(CHUNK_MAGIC, thread, len(records), *(number or [before[thread]])).ljust(CHUNK_HEADER_BYTES, b"\0") + b"".join(records)

@@ -114,10 +114,16 @@ def forecast(profile: Profile, costs: Costs | None = None, writers: KnownWriters
 
     if not profile.messages:
         return no("no messages that are not partitioned")
+    own = sum(message.is_own for message in profile.messages) / len(profile.messages)
+    if own > 0.5:
+        share = "" if own == 1 else f" ({100 * own:.0f} % of all)"
+        return dataclasses.replace(no(f"the threads send messages of their own{share}, so none of these waits for a join"), is_nothing=True, waited_ns={})
     if threads < 2 and _has_more_threads(profile):
         return no("the program has several threads, and they meet nowhere that can be seen before the messages")
     if threads < 2:
-        return dataclasses.replace(no("no threads meet before the messages, each is ready at once"), is_nothing=True)
+        return dataclasses.replace(no(
+            "no threads meet before the messages, each is ready at once. That threads meet is seen where OpenMP or pthreads make them wait: at "
+            "barriers, joins, and the ends of regions"), is_nothing=True)
     if len(steps) < STEPS_MIN:
         return no("the messages do not repeat: no steps")
     if not found.deliveries:

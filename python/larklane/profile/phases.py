@@ -6,7 +6,7 @@ import bisect
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from larklane.profile.profile_file import Kind, Record
 from larklane.profile.rounds import Request
@@ -27,7 +27,8 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """A send that is not partitioned, and the parallel phase before it."""
+    """A send that is not partitioned, and the parallel phase before it. None: there is none, or `is_own`.
+    is_own: several threads of the next phase send, each its own messages: no join holds these back."""
 
     rank: int
     peer: int
@@ -38,6 +39,7 @@ class Message:
     end_ns: int
     thread: int
     phase: Phase | None
+    is_own: bool = False
 
     @property
     def after_phase_ns(self) -> int | None:
@@ -103,7 +105,7 @@ def folded(context: int) -> int:
     return (context ^ context >> 32) & 0xFFFFFFFF
 
 
-def messages_of(rank: int, records: Iterable[Record], requests: Iterable[Request], phases: list[Phase]) -> list[Message]:
+def messages_of(rank: int, records: Sequence[Record], requests: Iterable[Request], phases: list[Phase]) -> list[Message]:
     """@return messages of all send calls (Send, Isend, ...) and of Start of persistent sends, by begin"""
     persistent = {request.number: request for request in requests if request.is_send and not request.is_partitioned}
     ends = [phase.last_ns for phase in phases]
@@ -116,4 +118,28 @@ def messages_of(rank: int, records: Iterable[Record], requests: Iterable[Request
         before = bisect.bisect_right(ends, record.begin_ns)
         messages.append(Message(rank, *route, record.begin_ns, record.end_ns, record.thread,
                                 phases[before - 1] if before else None))
-    return messages
+    return _with_own(messages, records)
+
+
+def _with_own(messages: list[Message], records: Sequence[Record]) -> list[Message]:
+    """Mark messages of threads that send side by side: several threads do so in their parts of a region, begun after the phase before."""
+    parts: dict[int, list[tuple[int, int]]] = collections.defaultdict(list)
+    for record in records:
+        if record.kind in (Kind.MEMBER, Kind.THREAD):
+            parts[record.thread].append((record.begin_ns, record.end_ns))
+    for of_thread in parts.values():
+        of_thread.sort()
+
+    def is_inside(message: Message) -> bool:
+        of_thread = parts.get(message.thread, [])
+        place = bisect.bisect_right(of_thread, (message.begin_ns, message.end_ns))
+        since_ns = message.phase.joined_ns if message.phase else 0
+        return place > 0 and since_ns <= of_thread[place - 1][0] and message.begin_ns <= of_thread[place - 1][1]
+
+    inside = [is_inside(message) for message in messages]
+    senders: dict[int, set[int]] = collections.defaultdict(set)  # by phase
+    for message, is_in in zip(messages, inside):
+        if is_in:
+            senders[id(message.phase)].add(message.thread)
+    return [dataclasses.replace(message, phase=None, is_own=True) if is_in and len(senders[id(message.phase)]) > 1 else message
+            for message, is_in in zip(messages, inside)]

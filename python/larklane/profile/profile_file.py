@@ -19,7 +19,7 @@ from larklane.files.input_file import PROFILE_BYTES_MAX, read_bytes
 SUFFIX = ".larkprof"
 MAGIC = b"LARKPROF"
 VERSION = 2
-HEADER = struct.Struct("<8s4I2i2I7Q QqQ QqQ 64s64s32s128s256s512s")
+HEADER = struct.Struct("<8s4I2i2I7Q QqQ QqQ 64s64s32s128s256s512s256s")
 CHUNK = struct.Struct("<4I")
 CORES = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*")
 CHUNK_MAGIC = 0x4B4E4843
@@ -66,7 +66,8 @@ class ClockSample(NamedTuple):
 
 @dataclasses.dataclass
 class RankFile:
-    """One file, unaligned: times of its own host. `cores`: those that the process may use; empty if unknown. `problems`: sentences on missing data."""
+    """One file, unaligned: times of its own host. `cores`: those that the process may use; empty if unknown. `ordinary`: the carrier of ordinary messages,
+    and the reason; empty: the MPI, without option p2p. `problems`: sentences on missing data."""
 
     path: pathlib.Path
     rank: int
@@ -84,6 +85,7 @@ class RankFile:
     cores: frozenset[int]
     records: list[Record]
     problems: list[str]
+    ordinary: str = ""
 
 
 def read_file(path: pathlib.Path) -> RankFile:
@@ -103,7 +105,7 @@ def read_file(path: pathlib.Path) -> RankFile:
     if record_bytes != RECORD.size or chunk_bytes < CHUNK_HEADER_BYTES + record_bytes or header_bytes < HEADER.size:
         raise ProfileError(f"{path}: damaged: records of {record_bytes} bytes in chunks of {chunk_bytes}")
     rank, size, _, is_native, begin_ns, _, end_ns, full_since_ns, dropped, bytes_max, clock_id = fields[5:16]
-    texts = [raw.split(b"\0")[0].decode(errors="replace") for raw in fields[22:28]]
+    texts = [raw.split(b"\0")[0].decode(errors="replace") for raw in fields[22:29]]
     problems: list[str] = []
     records = _apart(list(_records(data, header_bytes, chunk_bytes, problems)))
     if end_ns == 0:
@@ -116,7 +118,7 @@ def read_file(path: pathlib.Path) -> RankFile:
     records.sort(key=lambda record: (record.begin_ns, record.kind))
     return RankFile(path, rank, size, bool(is_native), begin_ns, end_ns, clock_id,
                     (ClockSample(*fields[16:19]), ClockSample(*fields[19:22])), texts[0], texts[1], texts[2], texts[3], texts[4], cores_of(texts[5]),
-                    records, problems)
+                    records, problems, texts[6])
 
 
 def _apart(records: list[Record]) -> list[Record]:

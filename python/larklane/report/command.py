@@ -121,6 +121,7 @@ def _print_profile(profile: ProfileDigest) -> None:
         print(f"note: {problem}")
     for title, table in profile.tables:
         _print_section(title, table)
+    _print_section("Ordinary messages under p2p=on", None, profile.ordinary)
     _print_section("Early sending and aggregation", None, profile.savings)
 
 

@@ -107,7 +107,8 @@ def _profile(profile: ProfileDigest, drawings: Mapping[str, Mapping[str, bytes]]
     tables = "".join(f"<h3>{escape(title)}</h3>{_table(table, 'All messages')}" for title, table in profile.tables)
     problems = f'<div class="problems">{_list(profile.problems)}</div>' if profile.problems else ""
     saved = f"<h3>Would sending early, or in groups, save time?</h3>{_list(profile.savings)}" if profile.savings else ""
-    return f"<h3>{escape(profile.name)}</h3><p>{escape(profile.subject)}</p>{problems}{saved}{tables}{pictures}"
+    ordinary = f"<h3>Ordinary messages under p2p=on</h3>{_list(profile.ordinary)}" if profile.ordinary else ""
+    return f"<h3>{escape(profile.name)}</h3><p>{escape(profile.subject)}</p>{problems}{ordinary}{saved}{tables}{pictures}"
 
 
 def _row(row: Row) -> str:
@@ -156,10 +157,11 @@ def page(made: Digest, drawings: Mapping[str, Mapping[str, bytes]], no_figures: 
         del sections["profiles"]
     elif not made.collection.sources:
         sections = {name: sections[name] for name in ("profiles", "glossary")}
-        sections["glossary"] = (sections["glossary"][0], _terms({name: wording.GLOSSARY[name] for name in OF_PROFILES}))
+        words = [*OF_PROFILES, *(["lane"] if any(profile.ordinary for profile in profiles) else [])]
+        sections["glossary"] = (sections["glossary"][0], _terms({name: wording.GLOSSARY[name] for name in words}))
     subject = wording.count(len(made.collection.rows), "row") if made.collection.is_of_rows else made.subject() if made.collection.sources else wording.count(len(profiles), "profile")
     links = "".join(f'<a href="#{name}">{title}</a> ' for name, (title, _) in sections.items())
     body = "\n".join(f'<section id="{name}"><h2>{title}</h2>\n{text}</section>' for name, (title, text) in sections.items())
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>Larklane: {escape(subject)}</title><style>{CSS}</style></head>\n<body><h1>Partitioned communication, measured</h1>\n"
+            f"<title>Larklane: {escape(subject)}</title><style>{CSS}</style></head>\n<body><h1>Communication, measured</h1>\n"
             f"<nav>{links}</nav>\n{body}\n</body></html>\n")

@@ -17,6 +17,7 @@ from larklane.prediction.aggregation import aggregation
 from larklane.prediction.costs import Costs
 from larklane.prediction.forecast import Forecast, forecast
 from larklane.prediction.predictor import WORTH, Saving, Written
+from larklane.profile.ordinary import accounts_of
 from larklane.profile.phases import Message
 from larklane.profile.profile import NATIVE, Profile, load
 from larklane.profile.profile_file import NOBODY
@@ -25,6 +26,7 @@ from larklane.profile.traffic import calls_share
 from larklane.profile.team import UNKNOWN, Team
 from larklane.profile.writes import check_same, is_traced, sends_of, writers_of
 from larklane.report.digest import Table
+from larklane.report.ordinary_digest import account_table, ordinary_sentences
 
 MEASURE = "measure it with `larklane bench latency --out DIR` and give --costs DIR/bench.json"
 MANY = 0.5  # of the messages
@@ -42,11 +44,12 @@ class Titled(NamedTuple):
 
 @dataclass(frozen=True)
 class ProfileDigest:
-    """One folder. `savings`: sentences on savings by early sends; `problems`: sentences on missing data."""
+    """One folder. `ordinary`: sentences on ordinary messages and option p2p; `savings`: on savings by early sends; `problems`: on missing data."""
 
     name: str
     subject: str
     problems: tuple[str, ...]
+    ordinary: tuple[str, ...]
     savings: tuple[str, ...]
     tables: tuple[Titled, ...]
     figures: tuple[Figure, ...]
@@ -114,8 +117,7 @@ def _verdict(found: Forecast) -> list[str]:
     """@return sentences on the saving, the answer first"""
     prediction = found.prediction
     if found.is_nothing:
-        return [f"Sending early would save nothing: {found.why}. That threads meet is seen where OpenMP or pthreads make them wait: at barriers, joins, "
-                "and the ends of regions."]
+        return [f"Sending early would save nothing: {found.why}."]
     if prediction is None:
         return [f"What sending early would save can't be said: {found.why}."]
     best, step = prediction.best, prediction.step_ns
@@ -222,8 +224,9 @@ def digest_profile(folder: Path, number: int, costs: Costs | None, writes: Path 
     found = forecast(profile, costs, writers_of(traced) if writes else None)
     savings = [] if partitioned and not profile.messages else [*_verdict(found), *_assumed(found, writes)]
     aggregated, groups = _aggregations(profile, costs)
-    tables = (Titled("Partitioned messages (medians)", _sends(partitioned)), Titled("What aggregation saves: the best groups", groups), Titled("Messages after a join (medians)", _messages(whole)),
+    accounts = accounts_of(profile)
+    tables = (Titled("Ordinary messages, by thread", account_table(profile, accounts)), Titled("Partitioned messages (medians)", _sends(partitioned)), Titled("What aggregation saves: the best groups", groups), Titled("Messages after a join (medians)", _messages(whole)),
               Titled("Who wrote what was sent (whole pages, first writes)", _writers(traced)),
               Titled("What early sending saves, by number of partitions", _choices(found)))
-    return ProfileDigest(str(folder), _subject(profile), (*profile.problems, *slow), (*savings, *aggregated, _calls(profile, speedup)),
+    return ProfileDigest(str(folder), _subject(profile), (*profile.problems, *slow), tuple(ordinary_sentences(profile, accounts)), (*savings, *aggregated, _calls(profile, speedup)),
                          tuple(titled for titled in tables if titled.table.rows), (picture,) if picture else ())

@@ -8,7 +8,6 @@
 #include <climits>
 #include <cstring>
 #include <mutex>
-#include <type_traits>
 
 #include "bootstrap/launcher_board.hpp"
 #include "mpi/abi/exports.hpp"
@@ -80,17 +79,30 @@ Argument narrow(Argument argument) noexcept {
   return argument;
 }
 
+/// A call's result of type int, for the program's MPI_Count.
+class Narrowed {
+ public:
+  explicit Narrowed(MPI_Count* result) noexcept : result_(result) {}
+  ~Narrowed() { *result_ = count_; }
+  Narrowed(const Narrowed&) = delete;
+  Narrowed& operator=(const Narrowed&) = delete;
+  operator int*() noexcept { return &count_; }  // NOLINT(google-explicit-constructor): an argument
+
+ private:
+  MPI_Count* const result_;
+  int count_ = 0;
+};
+Narrowed narrow(MPI_Count* result) noexcept { return Narrowed(result); }
+
 /// Maps a call with MPI_Count that the MPI lacks to the call with int: a program that looks up the
-/// former finds the stub's symbol. Calls that return a count stay null.
+/// former finds the stub's symbol.
 template <const Next& (*kTable)() noexcept, auto kPlain, class... Arguments>
 void fill(const Next& found, int (*&call)(Arguments...)) noexcept {
-  if constexpr (!(std::is_same_v<Arguments, MPI_Count*> || ...)) {
-    if (call != nullptr || found.*kPlain == nullptr) return;
-    call = [](Arguments... arguments) -> int {
-      if (!(fits(arguments) && ...)) return MPI_ERR_COUNT;
-      return (kTable().*kPlain)(narrow(arguments)...);
-    };
-  }
+  if (call != nullptr || found.*kPlain == nullptr) return;
+  call = [](Arguments... arguments) -> int {
+    if (!(fits(arguments) && ...)) return MPI_ERR_COUNT;
+    return (kTable().*kPlain)(narrow(arguments)...);
+  };
 }
 
 void fill_large_counts(Next& mpi, Next& pmpi) noexcept {

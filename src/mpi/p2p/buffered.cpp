@@ -1,6 +1,7 @@
 // MPI_Bsend and MPI_Ibsend; MPI_Buffer_attach, detach, flush and iflush, and those of
-// communicators. Sessions' buffers are the MPI's: a communicator that derives from a session is
-// never ours.
+// communicators. An MPI before 4.1 lacks some of these, but a program that looks a call up finds
+// the stub's symbol: owned communicators have buffers of their own there, too, and a flush detaches
+// the MPI's buffer and attaches it again.
 
 #include "mpi/p2p/buffered.hpp"
 
@@ -33,9 +34,15 @@ constexpr std::uint64_t kAllMessages = UINT64_MAX;
 class Space {
  public:
   /// @param bytes  kUnlimited: automatic
-  explicit Space(std::uint64_t bytes) noexcept : bytes_(bytes) {}
+  Space(void* start, std::uint64_t bytes) noexcept : start_(start), bytes_(bytes) {}
 
   static constexpr std::uint64_t kUnlimited = UINT64_MAX;
+
+  /// As the program attached it.
+  void* start() const noexcept { return start_; }
+  MPI_Count size() const noexcept {
+    return bytes_ != kUnlimited ? static_cast<MPI_Count>(bytes_) : 0;
+  }
 
   bool fits(std::uint64_t needed) const noexcept {
     return needed <= bytes_ && used_ <= bytes_ - needed;
@@ -77,6 +84,7 @@ class Space {
   }
 
  private:
+  void* const start_;
   const std::uint64_t bytes_;
   std::uint64_t used_ = 0;
   std::uint64_t next_ = 0;
@@ -94,9 +102,9 @@ class Buffers {
   }
 
   // `owner`: of the communicator; null: the buffer of the process.
-  void attach(const Owner* owner, std::uint64_t bytes) {
+  void attach(const Owner* owner, void* start, std::uint64_t bytes) {
     const std::scoped_lock lock(mutex_);
-    spaces_[owner] = std::make_shared<Space>(bytes);
+    spaces_[owner] = std::make_shared<Space>(start, bytes);
   }
   SpacePtr find(const Owner* owner) {
     const std::scoped_lock lock(mutex_);
@@ -246,15 +254,25 @@ int ibsend(const Call& call, msg::Communicator& owner, const SendArguments& mess
               [&](Transfer&) { return bsend(call, owner, message); });
 }
 
-/// After the MPI has attached the buffer. @param owner  null: of the process
-int attach(const Owner* owner, const void* buffer, MPI_Count size) {
+/// After the MPI has attached the buffer, if it can. @param owner  null: of the process
+int attach(const Owner* owner, void* buffer, MPI_Count size) {
 #ifdef MPI_BUFFER_AUTOMATIC
   const bool is_automatic = buffer == MPI_BUFFER_AUTOMATIC;
 #else
   const bool is_automatic = buffer == nullptr && size < 0;  // no such buffer
 #endif
-  Buffers::get().attach(owner, is_automatic ? Space::kUnlimited : static_cast<std::uint64_t>(size));
+  Buffers::get().attach(owner, buffer,
+                        is_automatic ? Space::kUnlimited : static_cast<std::uint64_t>(size));
   return MPI_SUCCESS;
+}
+
+/// A communicator's buffer of which the MPI knows nothing.
+int attach_alone(const Call& call, const Owner& owner, void* buffer, MPI_Count size) {
+  if (size < 0)
+    return call.refuse(MPI_ERR_ARG, "size is " + std::to_string(size) + ": expected 0 or more");
+  if (Buffers::get().find(&owner) != nullptr)
+    return call.refuse(MPI_ERR_BUFFER, "a buffer is already attached");
+  return attach(&owner, buffer, size);
 }
 
 void flush(const Owner* owner) {
@@ -264,6 +282,39 @@ void flush(const Owner* owner) {
 void detach(const Owner* owner) {
   if (const SpacePtr space = Buffers::get().find(owner)) await(*space, kAllMessages);
   Buffers::get().detach(owner);
+}
+
+/// @param buffer_addr  void**
+template <class Count>
+int detach_alone(const Call& call, const Owner& owner, void* buffer_addr, Count* size) {
+  const SpacePtr space = Buffers::get().find(&owner);
+  if (space == nullptr) return call.refuse(MPI_ERR_BUFFER, "no buffer is attached");
+  detach(&owner);
+  *static_cast<void**>(buffer_addr) = space->start();
+  *size = static_cast<Count>(space->size());
+  return MPI_SUCCESS;
+}
+
+/// MPI_Buffer_flush of the MPI, or what has its effect: detaching waits for the messages, too.
+int flush_native(const Next& next) {
+  if (next.Buffer_flush != nullptr) return next.Buffer_flush();
+  void* start = nullptr;
+  int size = 0;
+  const int code = next.Buffer_detach(&start, &size);
+  return code == MPI_SUCCESS ? next.Buffer_attach(start, size) : code;
+}
+
+/// A request that is complete.
+int give_complete(MPI_Request* request) {
+  return next_pmpi().Irecv(nullptr, 0, handles().byte, MPI_PROC_NULL, 0, handles().comm_self,
+                           request);
+}
+
+/// MPI_Buffer_iflush of the MPI. One that lacks it flushes at once.
+int iflush_native(const Next& next, MPI_Request* request) {
+  if (next.Buffer_iflush != nullptr) return next.Buffer_iflush(request);
+  const int code = flush_native(next);
+  return code == MPI_SUCCESS ? give_complete(request) : code;
 }
 
 /// The request of an iflush: the MPI's, and our messages of before. Thread safety: as Request.
@@ -408,14 +459,20 @@ namespace larklane::mpi::face {
     return p2p::forward(next.Buffer_detach##suffix, buffer_addr, size);                         \
   }                                                                                             \
   int Comm_attach_buffer##suffix(const Next& next, MPI_Comm comm, void* buffer, Count size) {   \
-    const int code = p2p::forward(next.Comm_attach_buffer##suffix, comm, buffer, size);         \
     const msg::Communicator* const owner = find_ordinary(comm);                                 \
+    if (next.Comm_attach_buffer##suffix == nullptr && owner != nullptr)                         \
+      return p2p::attach_alone({"MPI_Comm_attach_buffer" #suffix, comm}, *owner, buffer, size); \
+    const int code = p2p::forward(next.Comm_attach_buffer##suffix, comm, buffer, size);         \
     if (code != MPI_SUCCESS || owner == nullptr) return code;                                   \
     return p2p::attach(owner, buffer, size);                                                    \
   }                                                                                             \
   int Comm_detach_buffer##suffix(const Next& next, MPI_Comm comm, void* buffer_addr,            \
                                  Count* size) {                                                 \
-    if (const auto* const owner = find_ordinary(comm)) p2p::detach(owner);                      \
+    const msg::Communicator* const owner = find_ordinary(comm);                                 \
+    if (next.Comm_detach_buffer##suffix == nullptr && owner != nullptr)                         \
+      return p2p::detach_alone({"MPI_Comm_detach_buffer" #suffix, comm}, *owner, buffer_addr,   \
+                               size);                                                           \
+    if (owner != nullptr) p2p::detach(owner);                                                   \
     return p2p::forward(next.Comm_detach_buffer##suffix, comm, buffer_addr, size);              \
   }
 
@@ -424,25 +481,28 @@ LARKLANE_BUFFERED(MPI_Count, _c)
 
 int Buffer_flush(const Next& next) {
   if (p2p::is_owned()) p2p::flush(nullptr);
-  return p2p::forward(next.Buffer_flush);
+  return p2p::flush_native(next);
 }
 
 int Comm_flush_buffer(const Next& next, MPI_Comm comm) {
-  if (const auto* const owner = find_ordinary(comm)) p2p::flush(owner);
+  const msg::Communicator* const owner = find_ordinary(comm);
+  if (owner != nullptr) p2p::flush(owner);
+  if (next.Comm_flush_buffer == nullptr && owner != nullptr) return MPI_SUCCESS;
   return p2p::forward(next.Comm_flush_buffer, comm);
 }
 
 int Buffer_iflush(const Next& next, MPI_Request* request) {
-  const auto begin = [&](MPI_Request* native) { return p2p::forward(next.Buffer_iflush, native); };
+  const auto begin = [&](MPI_Request* native) { return p2p::iflush_native(next, native); };
   if (!p2p::is_owned()) return begin(request);
   return p2p::iflush({"MPI_Buffer_iflush", handles().comm_world}, nullptr, request, begin);
 }
 
 int Comm_iflush_buffer(const Next& next, MPI_Comm comm, MPI_Request* request) {
+  const msg::Communicator* const owner = find_ordinary(comm);
   const auto begin = [&](MPI_Request* native) {
+    if (next.Comm_iflush_buffer == nullptr && owner != nullptr) return p2p::give_complete(native);
     return p2p::forward(next.Comm_iflush_buffer, comm, native);
   };
-  const msg::Communicator* const owner = find_ordinary(comm);
   if (owner == nullptr) return begin(request);
   return p2p::iflush({"MPI_Comm_iflush_buffer", comm}, owner, request, begin);
 }

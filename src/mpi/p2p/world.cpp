@@ -18,6 +18,7 @@
 #include "mpi/p2p/buffered.hpp"
 #include "mpi/p2p/call.hpp"
 #include "mpi/p2p/hints.hpp"
+#include "mpi/p2p/left.hpp"
 #include "mpi/p2p/matched_probe.hpp"
 #include "mpi/p2p/message_request.hpp"
 #include "mpi/p2p/messages.hpp"
@@ -25,7 +26,6 @@
 #include "mpi/p2p/tally.hpp"
 #include "mpi/partitioned/device_memory.hpp"
 #include "mpi/world/process.hpp"
-#include "mpi/world/summary.hpp"
 
 namespace larklane::mpi::p2p {
 
@@ -98,10 +98,10 @@ class World final : public control::Handler {
   msg::Engine& engine() noexcept { return messages_->engine(); }
   void open_record(Communicator& made, const Communicator::Members& members,
                    const msg::Hints& hints);
-  std::string ownership_text();
+  OrdinaryMessages ordinary();
 
  private:
-  std::string counts_text();
+  void add_counts();
   struct Early {
     control::Peer* from;
     std::uint16_t kind;  // 0: the peer is down
@@ -124,7 +124,7 @@ class World final : public control::Handler {
   std::unique_ptr<BallotLines> lines_;
   std::unique_ptr<Agreement> agreement_;
   std::unique_ptr<Messages> messages_;
-  std::string text_;
+  OrdinaryMessages ordinary_;
   MPI_Comm private_comm_{};
   bool has_lanes_by_tag_ = false;  // as all ranks have agreed
   int rank_ = 0, size_ = 1;
@@ -285,7 +285,7 @@ void World::stay_native(const std::string& why, bool says_so) {
 
 void World::set_text(std::string text) {
   const std::scoped_lock lock(mutex_);
-  text_ = std::move(text);
+  ordinary_ = {.text = std::move(text)};
 }
 
 void World::open_record(Communicator& made, const Communicator::Members& members,
@@ -310,19 +310,29 @@ std::string lanes_text(const msg::Engine& engine) {
     records += (records.empty() ? "" : " + ") + std::to_string(lane->packets().counts().delivered);
     busy += lane->vci().counts().contended;
   }
-  return std::to_string(engine.lane_count()) + " lanes (" + records + " records, " +
-         std::to_string(busy) + " turns found one busy)";
+  return std::to_string(engine.lane_count()) + (engine.lane_count() == 1 ? " lane (" : " lanes (") +
+         records + " records, " + std::to_string(busy) + " turns found one busy)";
 }
 
-std::string World::counts_text() {
+void World::add_counts() {
   const TallyTotal total = tally_total();
-  if (total.sent + total.received == 0) return "there was none, so nothing to speed up";
   const msg::Communicators::Totals matching = messages_->engine().communicators().totals();
   const auto n = [](std::uint64_t value) { return std::to_string(value); };
-  return "sent " + n(total.sent) + " of " + bytes_text(total.sent_bytes) + ", received " +
-         n(total.received) + " of " + bytes_text(total.received_bytes) + " on " +
-         lanes_text(messages_->engine()) + "; " + n(matching.unexpected) +
-         " came before their receive, longest chain of a match " + n(matching.longest_chain);
+  const std::uint64_t left = left_count();
+  const std::scoped_lock lock(mutex_);
+  if (left != 0)
+    ordinary_.text += ", except on " + n(left) + (left == 1 ? " communicator" : " communicators") +
+                      " with processes of other worlds, or of a session";
+  if (total.sent + total.received == 0) {
+    ordinary_.had_none = left == 0;
+    if (left != 0) ordinary_.text += "; there was none on others";
+    return;
+  }
+  ordinary_.text += "; sent " + n(total.sent) + " of " + bytes_text(total.sent_bytes) +
+                    ", received " + n(total.received) + " of " + bytes_text(total.received_bytes) +
+                    " on " + lanes_text(messages_->engine()) + "; " + n(matching.unexpected) +
+                    " came before their receive, longest chain of a match " +
+                    n(matching.longest_chain);
 }
 
 void World::drain() {
@@ -338,7 +348,7 @@ void World::close() {
   if (is_owned()) {
     end_buffers();
     close_all_communicators();
-    set_text(ownership_text() + "; " + counts_text());
+    add_counts();
   }
   end_messages();
   // relaxed: see is_owned()
@@ -359,9 +369,9 @@ void World::end_messages() {
   messages_.swap(ended);
 }
 
-std::string World::ownership_text() {
+OrdinaryMessages World::ordinary() {
   const std::scoped_lock lock(mutex_);
-  return text_;
+  return ordinary_;
 }
 
 }  // namespace
@@ -410,7 +420,7 @@ bool may_be_owned(const Config& config) {
   return config.p2p == "on" || (config.p2p == "auto" && auto_may_own(own_title()));
 }
 
-std::string ownership_text() { return World::get().ownership_text(); }
+OrdinaryMessages ordinary_messages() { return World::get().ordinary(); }
 
 control::Handler& handler() noexcept { return World::get(); }
 

@@ -11,6 +11,7 @@
 #include "control/plane/plane.hpp"
 #include "mpi/p2p/ballot_lines.hpp"
 #include "mpi/world/communicator.hpp"
+#include "mpi/world/summary.hpp"
 #include "msg/protocol/communicator.hpp"
 
 namespace larklane::mpi::p2p {
@@ -57,8 +58,8 @@ void opened();
 void closing();
 void closed();
 
-/// For people: the carrier of ordinary messages, and the reason. Empty: option `p2p` is off.
-std::string ownership_text();
+/// For people: the carrier of ordinary messages, and the reason; after closed() also their counts.
+OrdinaryMessages ordinary_messages();
 
 /// Gets the plane's records that are not the partitioned engine's. Never destroyed.
 control::Handler& handler() noexcept;

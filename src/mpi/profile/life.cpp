@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/log.hpp"
+#include "mpi/p2p/world.hpp"
 #include "mpi/profile/threads.hpp"
 #include "mpi/profile/tracer.hpp"
 #include "mpi/profile/writes.hpp"
@@ -121,7 +122,8 @@ Recorder* create_recorder(int rank, int size) {
                                 .job = process.identity().job ? *process.identity().job : "",
                                 .mpi = mpi_version(),
                                 .program = program_invocation_name,
-                                .larklane = LARKLANE_VERSION},
+                                .larklane = LARKLANE_VERSION,
+                                .ordinary = p2p::ordinary_messages().text},
                                config.profile_bytes_max);
   if (!made) {
     const int error = made.error().detail();

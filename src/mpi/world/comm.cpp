@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mpi/abi/next.hpp"
+#include "mpi/p2p/left.hpp"
 #include "mpi/p2p/world.hpp"
 #include "mpi/world/communicator.hpp"
 #include "mpi/world/process.hpp"
@@ -26,6 +27,7 @@ int collective(MPI_Comm parent, Origin origin, MPI_Comm* made, Call call,
   ChildOrdinal ordinal(find_communicator(parent), origin);
   const p2p::Creation creation(ordinal.parent());
   const int code = call();
+  if (code == MPI_SUCCESS && !creation.is_owned()) p2p::note_left(*made);
   if (Communicator* const communicator = ordinal.parent(); communicator && code == MPI_SUCCESS) {
     const auto record = remember_communicator(*made, ordinal.recipe(), communicator->foreigners());
     if (record) creation.open(*record, likeness == Likeness::group ? communicator : nullptr, info);
@@ -201,6 +203,7 @@ int Comm_create_group(const Next& next, MPI_Comm comm, MPI_Group group, int tag,
   const p2p::Creation creation(parent.get());
   const int code = next.Comm_create_group(comm, group, tag, newcomm);
   if (code != MPI_SUCCESS || *newcomm == handles().comm_null) return code;
+  if (!creation.is_owned()) p2p::note_left(*newcomm);
   // Only the group's members call this, so the parent's ordinals would differ.
   const auto ranks = parent ? parent->ranks_of(group) : std::vector<int>();
   if (!ranks.empty()) {
@@ -219,6 +222,7 @@ int Comm_create_from_group(const Next& next, MPI_Group group, const char* string
                            MPI_Errhandler errhandler, MPI_Comm* newcomm) {
   const int code = next.Comm_create_from_group(group, string_tag, info, errhandler, newcomm);
   if (code != MPI_SUCCESS || *newcomm == handles().comm_null) return code;
+  p2p::note_left(*newcomm);
   if (const auto ranks = world_ranks(group); !ranks.empty()) {
     remember_by_use(
         *newcomm,
@@ -241,7 +245,10 @@ int Intercomm_create(const Next& next, MPI_Comm local_comm, int local_leader, MP
   // Some members may not know processes of another world: such an intercommunicator gets no record
   // on any process.
   const auto groups = both_groups(*newintercomm);
-  if (!groups) return code;
+  if (!groups) {
+    p2p::note_left(*newintercomm);
+    return code;
+  }
   ContextHash key(Origin::intercomm);
   key.add(static_cast<std::uint64_t>(tag));
   Side own{ordinal.recipe(), ordinal.parent() != nullptr, creation.is_owned()};
@@ -252,7 +259,10 @@ int Intercomm_create(const Next& next, MPI_Comm local_comm, int local_leader, MP
     const auto record = remember_communicator(*newintercomm, key.id());
     if (own.is_owned != 0 && other->is_owned != 0)
       creation.open(*record, nullptr, handles().info_null);
+    else
+      p2p::note_left(*newintercomm);
   } else {
+    p2p::note_left(*newintercomm);
     // Neither side knows the other's ordinals; both know both groups and the tag.
     add_unordered(key, groups->local, groups->remote);
     remember_by_use(*newintercomm, key);
@@ -267,6 +277,7 @@ int Intercomm_create_from_groups(const Next& next, MPI_Group local_group, int lo
       next.Intercomm_create_from_groups(local_group, local_leader, remote_group, remote_leader,
                                         string_tag, info, errhandler, newintercomm);
   if (code != MPI_SUCCESS || *newintercomm == handles().comm_null) return code;
+  p2p::note_left(*newintercomm);
   ContextHash key(Origin::intercomm_from_groups);
   key.add(std::string_view(string_tag));
   if (const auto groups = both_groups(*newintercomm)) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "mpi/abi/next.hpp"
+#include "mpi/p2p/left.hpp"
 #include "mpi/world/communicator.hpp"
 #include "mpi/world/meeting.hpp"
 #include "mpi/world/process.hpp"
@@ -117,8 +118,9 @@ int Comm_accept(const Next& next, const char* port_name, MPI_Info info, int root
   const auto lock =
       port ? std::unique_lock(port->mutex()) : std::unique_lock<std::recursive_mutex>();
   const int code = next.Comm_accept(port_name, info, root, comm, newcomm);
-  if (code == MPI_SUCCESS)
-    side.conclude(*newcomm, port ? who_was_accepted(*port, *newcomm, side) : std::nullopt);
+  if (code != MPI_SUCCESS) return code;
+  p2p::note_left(*newcomm);
+  side.conclude(*newcomm, port ? who_was_accepted(*port, *newcomm, side) : std::nullopt);
   return code;
 }
 
@@ -130,7 +132,9 @@ int Comm_connect(const Next& next, const char* port_name, MPI_Info info, int roo
     caller.emplace(port_name, side.own().others);
   }
   const int code = next.Comm_connect(port_name, info, root, comm, newcomm);
-  if (code == MPI_SUCCESS) side.conclude(*newcomm, caller ? caller->connected() : std::nullopt);
+  if (code != MPI_SUCCESS) return code;
+  p2p::note_left(*newcomm);
+  side.conclude(*newcomm, caller ? caller->connected() : std::nullopt);
   return code;
 }
 

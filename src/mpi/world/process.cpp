@@ -180,7 +180,7 @@ void Process::close_unless_used_locked() {
   part::Engine* const engine = engine_.exchange(nullptr, std::memory_order_relaxed);
   if (config_.summary)
     print_summary(engine != nullptr ? engine->summary() : part::Summary{}, forwarded_total(),
-                  identity_, p2p::ownership_text());
+                  identity_, p2p::ordinary_messages());
   if (engine != nullptr) {
     if (const std::size_t active = release_partitioned(*engine); active > 0) {
       log_warn("%zu partitioned requests were active at finalisation", active);

@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "mpi/abi/info.hpp"
 #include "mpi/abi/next.hpp"
+#include "mpi/p2p/left.hpp"
 #include "mpi/world/communicator.hpp"
 #include "mpi/world/process.hpp"
 
@@ -213,6 +214,7 @@ int Comm_spawn(const Next& next, const char* command, char* argv[], int maxprocs
   }
   const int code =
       next.Comm_spawn(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes);
+  if (code == MPI_SUCCESS) p2p::note_left(*intercomm);
   offspring.conclude(code, intercomm);
   return code;
 }
@@ -243,6 +245,7 @@ int Comm_spawn_multiple(const Next& next, int count, char* array_of_commands[],
   const int code =
       next.Comm_spawn_multiple(count, array_of_commands, array_of_argv, array_of_maxprocs,
                                array_of_info, root, comm, intercomm, array_of_errcodes);
+  if (code == MPI_SUCCESS) p2p::note_left(*intercomm);
   offspring.conclude(code, intercomm);
   return code;
 }

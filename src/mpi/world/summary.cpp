@@ -28,7 +28,7 @@ std::string bytes_text(std::uint64_t bytes) {
 }
 
 std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
-                         const Identity& identity, const std::string& ordinary) {
+                         const Identity& identity, const OrdinaryMessages& ordinary) {
   std::string text;
   const std::string prefix = "larklane: rank " + std::to_string(identity.rank) + ": ";
   const auto line = [&](const std::string& what) {
@@ -36,7 +36,14 @@ std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
   };
   const auto n = [](std::uint64_t value) { return std::to_string(value); };
 
-  if (summary.sends + summary.receives == 0) {
+  const bool is_all = summary.sends + summary.receives + forwarded == 0 &&
+                      (ordinary.had_none || ordinary.text.empty());
+  if (is_all) {
+    line(ordinary.had_none
+             ? ordinary.text + "; there was none, and no partitioned request: nothing to speed up"
+             : "nothing to speed up: no partitioned requests, and point-to-point messages are left "
+               "to the MPI (option p2p)");
+  } else if (summary.sends + summary.receives == 0) {
     line("no partitioned requests" + std::string(forwarded == 0 ? "" : " of ours"));
   } else {
     line("sends: " + n(summary.sends) + ", rounds " + n(summary.send_rounds) + ", " +
@@ -71,12 +78,13 @@ std::string summary_text(const part::Summary& summary, std::uint64_t forwarded,
   for (std::size_t i = 0; i < std::min(kWarningLinesMax, summary.warnings.size()); ++i) {
     line("warning: " + summary.warnings[i]);
   }
-  if (!ordinary.empty()) line(ordinary);
+  if (!is_all && !ordinary.text.empty())
+    line(ordinary.text + (ordinary.had_none ? "; there was none" : ""));
   return text;
 }
 
 void print_summary(const part::Summary& summary, std::uint64_t forwarded, const Identity& identity,
-                   const std::string& ordinary) {
+                   const OrdinaryMessages& ordinary) {
   const std::string text = summary_text(summary, forwarded, identity, ordinary);
   // One write(2): lines of several ranks don't mix. A closed standard error leaves no place to
   // report it.

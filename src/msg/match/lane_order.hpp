@@ -58,7 +58,9 @@ class LaneEntryQueue {
 ///   `bool look(lane)`: that lane's lock held. Hands each record that a ring of any source shows
 ///   now to is_wide() and put(), or to the tables. A ring's head moves after that. False: it has
 ///   not taken all of them;
-///   `bool look_alone(lane)`: the same; takes the lock itself
+///   `bool look_alone(lane)`: the same; takes the lock itself;
+///   `bool shows_nothing(lane)`: the lane's rings show no record now, and then its tables, of exact
+///   mode, have no message. False: unknown
 /// @tparam Matcher  tables of receives and messages:
 ///   `void wide(LaneEntry&)`: an arrival in wide mode, the wide lock held. It goes to the oldest
 ///   fitting receive, else behind the unexpected messages;
@@ -72,8 +74,8 @@ class LaneEntryQueue {
 /// Thread safety: thread-safe. Lock order: wide, lane, inbox. No call of the MPI, and no callback
 /// of the program, under these locks.
 // Invariants:
-// 1. `is_wide_` changes to true with the wide lock held, and to false with all locks held. A lane's
-//    holder that reads false finds the lane's entries in its own tables.
+// 1. `mode_` becomes odd, which is wide, with the wide lock held, and even with all locks held. A
+//    lane's holder that reads an even value finds the lane's entries in its own tables.
 // 2. A record is in its ring, in a table, in the inbox or in `waiting_`. It leaves its ring with
 //    the lane's lock held, until it is in a table or in the inbox. The ring's head moves last.
 // 3. Of one source and lane, the inbox, `waiting_` and the tables keep the order of the ring.
@@ -95,13 +97,24 @@ class LaneOrder {
 
   /// With a lane's lock held: the mode of that lane's arrivals. Else a hint. acquire: of the change
   /// back; a lane without a lock yet has none of its own.
-  bool is_wide() const noexcept { return is_wide_.load(std::memory_order_acquire); }
+  bool is_wide() const noexcept { return is_odd(mode_.load(std::memory_order_acquire)); }
+
+  /// Is there no message, for a probe with a wildcard tag? False: unknown.
+  bool shows_nothing() noexcept {
+    // acquire: pairs with try_exact()'s release; the lanes' later counts.
+    const std::uint64_t mode = mode_.load(std::memory_order_acquire);
+    if (is_odd(mode)) return false;
+    for (std::uint32_t lane = 0; lane < lanes_.count(); ++lane)
+      if (!lanes_.shows_nothing(lane)) return false;
+    // relaxed: an entry that has left a table since was counted there with acquire.
+    return mode_.load(std::memory_order_relaxed) == mode;
+  }
 
   /// An arrival in wide mode, with its lane's lock held. turn() follows when it is released.
   /// @return false: exact mode by now
   [[nodiscard]] bool put(LaneEntry& entry) noexcept {
     const SpinGuard guard(inbox_lock_);
-    if (!is_wide_.load(std::memory_order_relaxed)) return false;  // relaxed: with the inbox's lock
+    if (!is_wide_relaxed()) return false;  // with the inbox's lock
     inbox_.push(entry);
     // seq_cst: pairs with turn().
     inbox_count_.fetch_add(1, std::memory_order_seq_cst);
@@ -117,7 +130,7 @@ class LaneOrder {
            is_poked_.load(std::memory_order_seq_cst) || is_cut_short()) {
       if (!try_wide()) return true;  // its holder comes here
       if (is_poked_.exchange(false, std::memory_order_seq_cst)) matcher_.poked();
-      const bool is_whole = !is_wide_.load(std::memory_order_relaxed) || step();
+      const bool is_whole = !is_wide_relaxed() || step();
       unlock_wide();
       if (!is_whole) return false;
     }
@@ -149,7 +162,7 @@ class LaneOrder {
         continue;
       }
       lock_wide();
-      if (is_wide_.load(std::memory_order_relaxed)) {
+      if (is_wide_relaxed()) {
         if (looks) step_often();
         wide();
         is_done = true;
@@ -163,7 +176,7 @@ class LaneOrder {
   template <class Wide>
   bool with_any_tag(bool looks, Wide&& wide) noexcept {
     lock_wide();
-    if (!is_wide_.load(std::memory_order_relaxed)) {
+    if (!is_wide_relaxed()) {
       go_wide();
       looks = true;
     }
@@ -174,7 +187,7 @@ class LaneOrder {
   /// In wide mode: all that the rings show arrives, as by a probe. @return as turn()
   bool look_if_wide() noexcept {
     lock_wide();
-    if (is_wide_.load(std::memory_order_relaxed)) step_often();
+    if (is_wide_relaxed()) step_often();
     return release_wide();
   }
   /// Runs `work()` with the wide lock held, in any mode. @return as turn()
@@ -202,13 +215,13 @@ class LaneOrder {
   bool try_exact() noexcept {
     bool is_exact = false;
     (void)with_wide_lock([&] {
-      is_exact = !is_wide_.load(std::memory_order_relaxed);
+      is_exact = !is_wide_relaxed();
       if (is_exact || !step() || !matcher_.prepare_exact()) return;
       lanes_.with_all([&] {
         const SpinGuard guard(inbox_lock_);
         if (inbox_count_.load(std::memory_order_relaxed) != 0 || waiting_count_ != 0) return;
         matcher_.move_exact();
-        is_wide_.store(false, std::memory_order_release);  // pairs with is_wide()
+        change_mode();
         is_exact = true;
       });
     });
@@ -230,6 +243,13 @@ class LaneOrder {
     Source* next = nullptr;
     bool is_listed = false;
   };
+  static constexpr bool is_odd(std::uint64_t mode) noexcept { return mode % 2 != 0; }
+  /// With the wide lock held, or as its user says.
+  bool is_wide_relaxed() const noexcept { return is_odd(mode_.load(std::memory_order_relaxed)); }
+  /// With the wide lock held. release: pairs with is_wide() and shows_nothing().
+  void change_mode() noexcept {
+    mode_.store(mode_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+  }
   /// The wide lock. seq_cst exchanges: a release, then a look at the inbox, against an entry in the
   /// inbox, then a try.
   bool try_wide() noexcept { return !wide_lock_.exchange(true, std::memory_order_seq_cst); }
@@ -327,9 +347,9 @@ class LaneOrder {
   void step_often() noexcept {
     for (std::uint32_t looks_left = kLooksMost; !step() && --looks_left != 0;) ::sched_yield();
   }
-  /// With the wide lock: the flag, then one lane after the other.
+  /// With the wide lock: the mode, then one lane after the other.
   void go_wide() noexcept {
-    is_wide_.store(true, std::memory_order_relaxed);  // the lanes' locks publish it
+    change_mode();
     for (std::uint32_t lane = 0; lane < lanes_.count(); ++lane)
       lanes_.with(lane, [&] {
         matcher_.move_receives_wide(lane);
@@ -342,7 +362,7 @@ class LaneOrder {
 
   Lanes& lanes_;
   Matcher& matcher_;
-  alignas(64) std::atomic<bool> is_wide_{false};
+  alignas(64) std::atomic<std::uint64_t> mode_{0};  // changes so far
   std::atomic<bool> is_prepared_{false}, is_cut_short_{false};
 
   alignas(64) SpinLock inbox_lock_;

@@ -13,7 +13,8 @@ PacketInbox::PacketInbox(RingShape shape, std::uint32_t generation, bool is_firs
       cells_(shape.cells_at_first()),
       untold_max_(shape.untold_max_at_first()),
       head_(shape.first_position()),
-      marks_(new (std::nothrow) std::uint64_t[(shape.cells + 63) / 64]()),
+      marks_(is_first_word_last ? nullptr
+                                : new (std::nothrow) std::uint64_t[(shape.cells + 63) / 64]()),
       freed_(head_) {}
 
 Result<std::unique_ptr<PacketInbox>> PacketInbox::create(net::Fabric& fabric, RingShape shape,
@@ -26,7 +27,7 @@ Result<std::unique_ptr<PacketInbox>> PacketInbox::create(net::Fabric& fabric, Ri
       std::uint64_t{shape.record_cells} * kCellBytes;
   std::unique_ptr<PacketInbox> inbox(new (std::nothrow)
                                          PacketInbox(shape, generation, is_first_word_last));
-  if (inbox == nullptr || inbox->marks_ == nullptr) return Errc::kNoMemory;
+  if (inbox == nullptr || (inbox->marks_ == nullptr && !is_first_word_last)) return Errc::kNoMemory;
   auto memory = fabric.allocate_memory(sizeof(Line) * shape.lines());
   if (!memory) return memory.error();
   inbox->memory_ = std::move(memory).value();

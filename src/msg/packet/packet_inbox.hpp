@@ -60,13 +60,14 @@ class PacketInbox final {
   bool is_first_word_last() const noexcept { return is_first_word_last_; }
   /// Has the record at the head arrived, and is it not held? @pre is_first_word_last()
   bool has_seen() const noexcept { return is_at_head() && !is_held_; }
-  /// Is there nothing at the head, neither new nor held? Thread-safe: a hint. relaxed, all: the
-  /// delivery looks again. @pre is_first_word_last()
+  /// Is there nothing at the head, neither new nor held? Thread-safe: a hint. acquire: pairs with
+  /// deliver_head()'s release; the records before the head are where they were delivered to.
+  /// @pre is_first_word_last()
   bool looks_empty() const noexcept {
 #ifdef LARKLANE_TSAN
     return false;  // a head that has moved on since: the peer may be copying payload there
 #endif
-    const std::uint64_t head = freed_.load(std::memory_order_relaxed);
+    const std::uint64_t head = freed_.load(std::memory_order_acquire);
     const std::uint64_t word =
         std::atomic_ref(lines_[1 + index_of(head)].words[0]).load(std::memory_order_relaxed);
     return static_cast<std::uint32_t>(word) != stamp_of(head, generation_);

@@ -36,6 +36,8 @@ Result<std::uint16_t> PacketLane::take_slot(PacketLink& link) {
       if (slot >= slots_.size()) slots_.resize(slot + 1);
       if (slots_[slot] != nullptr) continue;
       slots_[slot] = &link;
+      // release: pairs with shows_nothing(); the peer's first record comes later
+      link_count_.store(link_count_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
       next_slot_ = slot + 1;
       taken = static_cast<std::uint16_t>(slot);
       return;
@@ -57,6 +59,8 @@ void PacketLane::clear_slot(std::uint16_t slot) {
       has_watched = count != 0;
     }
     slots_[slot] = nullptr;
+    // release: of the number of watched ones
+    link_count_.store(link_count_.load(std::memory_order_relaxed) - 1, std::memory_order_release);
   });
 }
 
@@ -114,6 +118,12 @@ bool PacketLane::looks_empty() const noexcept {
     if (link == nullptr || !link->looks_empty()) return false;
   }
   return true;
+}
+
+bool PacketLane::shows_nothing() const noexcept {
+  // acquire: pairs with take_slot(). A link that is counted and not watched shows more than these.
+  const std::uint32_t links = link_count_.load(std::memory_order_acquire);
+  return links == watched_count_.load(std::memory_order_relaxed) && looks_empty();
 }
 
 bool PacketLane::look_at_all_locked() noexcept {

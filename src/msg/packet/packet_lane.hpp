@@ -91,6 +91,9 @@ class PacketLane final : public net::Receiver {
   void on_wide_immediate(std::uint64_t immediate) override;
   std::uint32_t look(std::uint32_t most) override;
   bool looks_empty() const noexcept override;
+  /// The rings of all links show no record: earlier ones are where they were delivered to. False:
+  /// unknown. Takes no lock. @pre as looks_empty()
+  bool shows_nothing() const noexcept;
 
  private:
   friend class PacketLink;
@@ -145,7 +148,8 @@ class PacketLane final : public net::Receiver {
 
   // Written with the lane's lock held.
   std::vector<PacketLink*> slots_;
-  std::uint32_t next_slot_ = 0;  // the search for a free slot starts here
+  std::atomic<std::uint32_t> link_count_{0};  // those with a slot
+  std::uint32_t next_slot_ = 0;               // the search for a free slot starts here
   // The first watched_count_ ones. relaxed, but for looks_empty(): written with the lane's lock
   // held
   std::array<std::atomic<PacketLink*>, kWatchedMax> watched_{};

@@ -97,6 +97,9 @@ class PacketLink final {
   static constexpr std::uint32_t cells_on(const net::Limits& network) noexcept {
     return network.is_progress_manual ? 4096 : 1024;
   }
+  /// The same of a ring that grows: 512 KiB. A burst of 64 messages of 4 KiB finds room, although
+  /// the receiver computes; else the rest waits until the sender's helper has been rung.
+  static constexpr std::uint32_t kGrownCells = 8192;
   /// Cells that a ring uses until its sender has found them full: 8 KiB, and with the room behind
   /// them 16 KiB. 0, all: where memory that is not used yet is not saved either.
   static constexpr std::uint32_t first_cells_on(const net::Limits& network,
@@ -119,9 +122,9 @@ class PacketLink final {
   /// With this network's default ring.
   static Result<std::unique_ptr<PacketLink>> open(PacketLane& lane, PacketListener& listener) {
     const net::Limits& network = lane.fabric_.limits();
-    return open(
-        lane, listener, cells_on(network),
-        lane.options_.has_growing_rings ? first_cells_on(network, lane.options_.record_cells) : 0);
+    const std::uint32_t first_cells =
+        lane.options_.has_growing_rings ? first_cells_on(network, lane.options_.record_cells) : 0;
+    return open(lane, listener, first_cells != 0 ? kGrownCells : cells_on(network), first_cells);
   }
   /// @pre is_quiet(), no thread posts, and nothing more arrives from the peer
   ~PacketLink();

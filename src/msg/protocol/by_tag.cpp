@@ -75,29 +75,33 @@ void ByTag::after(bool is_whole) noexcept {
   if (MessageLane* const lane = engine_.made_lane(first_lane_)) engine_.wake(owner_, *lane);
 }
 
-/// Calls work(MatchingEngine&) with the locks of a call that has this key. False: memory ran out.
+/// Calls work(MatchingEngine&) -> Met with the locks of a call that has this key. False: memory ran
+/// out.
 template <class Work>
 bool ByTag::call(const MatchKey& key, bool looks, Work&& work) noexcept {
   MatchingEngine* used = nullptr;
   bool is_exact_due = false;
   const auto work_in = [&](MatchingEngine* engine) {
     used = engine;
-    if (engine != nullptr) work(*engine);
+    return engine != nullptr ? work(*engine) : Met::nothing;
   };
   if (!names_tag(key)) {
+    if (looks && order_.shows_nothing()) return true;
     if (!prepare_wide()) return false;
     after(order_.with_any_tag(looks, [&] {
-      named_ = 0;
-      work_in(wide_.get());
+      if (work_in(wide_.get()) != Met::nothing || !looks) named_ = 0;
     }));
   } else {
     const std::uint32_t lane = lane_of(key.tag);
     if (engine_.made_lane(lane) == nullptr) return false;
     after(order_.with_tag(
-        lane, looks, [&] { work_in(engine_locked(lane)); },
+        lane, looks,
+        [&] {
+          if (work_in(engine_locked(lane)) == Met::taken) lanes_[lane].add_kept(-1);
+        },
         [&] {
           is_exact_due = ++named_ % kNamedBeforeExact == 0;
-          work_in(wide_.get());
+          (void)work_in(wide_.get());
         }));
   }
   if (used == nullptr) return false;
@@ -110,8 +114,10 @@ bool ByTag::call(const MatchKey& key, bool looks, Work&& work) noexcept {
 
 Result<MatchMessage*> ByTag::post(MatchReceive& receive) noexcept {
   MatchMessage* matched = nullptr;
-  if (!call({receive.rank, receive.tag, receive.policy}, false,
-            [&](MatchingEngine& engine) { matched = engine.insert_receive(receive); }))
+  if (!call({receive.rank, receive.tag, receive.policy}, false, [&](MatchingEngine& engine) {
+        matched = engine.insert_receive(receive);
+        return matched == nullptr ? Met::nothing : Met::taken;
+      }))
     return Errc::kNoMemory;
   return matched;
 }
@@ -119,14 +125,17 @@ Result<MatchMessage*> ByTag::post(MatchReceive& receive) noexcept {
 bool ByTag::cancel(MatchReceive& receive) noexcept {
   const MatchKey key{receive.rank, receive.tag, receive.policy};
   bool is_cancelled = false;
-  const auto cancel_in = [&](MatchingEngine& engine) { is_cancelled = engine.cancel(receive); };
+  const auto cancel_in = [&](MatchingEngine& engine) {
+    is_cancelled = engine.cancel(receive);
+    return Met::nothing;
+  };
   // A closed communicator may have lived for this receive. relaxed: it is a use.
   owner_.uses_.fetch_add(1, std::memory_order_relaxed);
   if (names_tag(key)) {
     (void)call(key, false, cancel_in);
   } else {  // it waits in wide mode only
     after(order_.with_wide_lock([&] {
-      if (order_.is_wide()) cancel_in(*wide_);
+      if (order_.is_wide()) (void)cancel_in(*wide_);
     }));
   }
   Communicators::end_use(owner_);
@@ -135,13 +144,19 @@ bool ByTag::cancel(MatchReceive& receive) noexcept {
 
 std::optional<MatchingEngine::Seen> ByTag::look(const MatchKey& receive) noexcept {
   std::optional<MatchingEngine::Seen> seen;
-  (void)call(receive, true, [&](MatchingEngine& engine) { seen = engine.look(receive); });
+  (void)call(receive, true, [&](MatchingEngine& engine) {
+    seen = engine.look(receive);
+    return seen ? Met::shown : Met::nothing;
+  });
   return seen;
 }
 
 MatchMessage* ByTag::take(const MatchKey& receive) noexcept {
   MatchMessage* message = nullptr;
-  (void)call(receive, true, [&](MatchingEngine& engine) { message = engine.take(receive); });
+  (void)call(receive, true, [&](MatchingEngine& engine) {
+    message = engine.take(receive);
+    return message == nullptr ? Met::nothing : Met::taken;
+  });
   return message;
 }
 
@@ -189,29 +204,49 @@ bool ByTag::look_alone(std::uint32_t lane) noexcept {
   return is_whole;
 }
 
+bool ByTag::shows_nothing(std::uint32_t lane) noexcept {
+  MessageLane* const made = engine_.find_lane(lane);
+  if (made == nullptr) return true;  // no record comes on a lane that is not made
+  if (made->packets().shows_nothing())
+    return lanes_[lane].kept.load(std::memory_order_acquire) == 0;  // pairs with add_kept()
+  bool is_empty = false;
+  made->vci().exclusively([&] {
+    is_empty = made->packets().look_at_all_locked() && !order_.is_wide() &&
+               lanes_[lane].kept.load(std::memory_order_relaxed) == 0;
+  });
+  return is_empty;
+}
+
 // --- LaneOrder's Matcher ------------------------------------------------------------------------
 
 void ByTag::wide(LaneEntry& entry) noexcept {
   Operation& message = *static_cast<PartOf<LaneEntry>&>(entry).whole;
   message.message.arrival = entry.stamp;
-  match(*wide_, message);
+  (void)match(*wide_, message);
 }
 
-/// An arrival meets its receive, waits in the engine, or is dropped.
-void ByTag::match(MatchingEngine& engine, Operation& message) noexcept {
+/// An arrival meets its receive, waits in the engine, or is dropped. True: it waits.
+bool ByTag::match(MatchingEngine& engine, Operation& message) noexcept {
   MatchReceive* matched = nullptr;
   // relaxed: see Communicators::drop_messages()
   if (owner_.is_closed_.load(std::memory_order_relaxed)) {
     matched = engine.match_now(message.message.key(), message.message.offer);
-    if (matched == nullptr) return Connection::drop(message);
+    if (matched == nullptr) {
+      Connection::drop(message);
+      return false;
+    }
   } else {
     matched = engine.insert_message(message.message);
-    if (matched == nullptr) return;
+    if (matched == nullptr) return true;
   }
-  if (matched == MatchingEngine::withdrawn()) return Connection::drop_withdrawn(message);
+  if (matched == MatchingEngine::withdrawn()) {
+    Connection::drop_withdrawn(message);
+    return false;
+  }
   Operation& receive = Connection::whole_of(*matched);
   receive.is_posted.store(false, std::memory_order_relaxed);
   meet(receive, message);
+  return false;
 }
 
 void ByTag::move_receives_wide(std::uint32_t lane) noexcept {
@@ -225,6 +260,7 @@ void ByTag::move_receives_wide(std::uint32_t lane) noexcept {
                      else
                        Connection::drop(whole);  // came before the communicator was open
                    });
+  lanes_[lane].kept.store(0, std::memory_order_release);  // as add_kept()
 }
 
 LaneEntry* ByTag::take_exact(std::uint32_t) noexcept { return moving_.pop(); }
@@ -247,6 +283,7 @@ void ByTag::move_exact() noexcept {
         const std::uint32_t lane = lane_of(message.tag);
         message.arrival = lanes_[lane].arrivals++;
         (void)engine_locked(lane)->insert_message(message);
+        lanes_[lane].add_kept(1);
       });
 }
 
@@ -296,7 +333,7 @@ Result<bool> ByTag::arrive_locked(MessageLane& lane, Operation& message) noexcep
     return false;
   }
   message.message.arrival = lanes_[lane.index()].arrivals++;
-  match(*engine, message);
+  if (match(*engine, message)) lanes_[lane.index()].add_kept(1);
   return true;
 }
 

@@ -86,6 +86,13 @@ class ByTag {
   struct alignas(vci::kOwnLineBytes) Lane {
     std::atomic<MatchingEngine*> engine{nullptr};  // made with the lane's lock held
     std::uint64_t arrivals = 0;                    // guarded by the lane's lock
+    /// Messages in the engine in exact mode; at least, since withdrawn ones leave it uncounted.
+    /// Changes with the lane's lock held. release: pairs with shows_nothing().
+    std::atomic<std::uint32_t> kept{0};
+    void add_kept(int change) noexcept {
+      kept.store(kept.load(std::memory_order_relaxed) + static_cast<std::uint32_t>(change),
+                 std::memory_order_release);
+    }
   };
   static constexpr std::uint32_t kNamedBeforeExact = 256;  // calls that name a tag
 
@@ -109,6 +116,7 @@ class ByTag {
   }
   bool look(std::uint32_t lane) noexcept;
   bool look_alone(std::uint32_t lane) noexcept;
+  bool shows_nothing(std::uint32_t lane) noexcept;
 
   // LaneOrder's Matcher.
   void wide(LaneEntry& entry) noexcept;
@@ -118,9 +126,11 @@ class ByTag {
   void move_exact() noexcept;
   void poked() noexcept;
 
-  void match(MatchingEngine& engine, Operation& message) noexcept;
+  bool match(MatchingEngine& engine, Operation& message) noexcept;
   bool prepare_wide() noexcept;
   void after(bool is_whole) noexcept;
+  /// The effect of a call on the messages in an engine.
+  enum class Met : std::uint8_t { nothing, shown, taken };
   template <class Work>
   bool call(const MatchKey& key, bool looks, Work&& work) noexcept;
   /// Calls visit(MatchingEngine&) for each, those of the lanes first.
@@ -136,7 +146,7 @@ class ByTag {
   // With the wide lock held.
   std::unique_ptr<MatchingEngine> wide_;
   LaneEntryQueue moving_;
-  std::uint32_t named_ = 0;  // calls that name a tag, since the last one without
+  std::uint32_t named_ = 0;  // calls that name a tag, since the last one that needed wide mode
   LaneOrder<ByTag, ByTag> order_{*this, *this};
 };
 

@@ -402,6 +402,10 @@ std::uint32_t Communicator::poll_for(std::int64_t tag) noexcept {
   return way == nullptr ? 0 : engine_.poll_if_busy(way->lane);
 }
 
+bool Communicator::has_wide_order() const noexcept {
+  return by_tag_ != nullptr && by_tag_->is_wide();
+}
+
 MatchCounts Communicator::match_counts() noexcept {
   if (by_tag_ != nullptr) return by_tag_->counts();
   // acquire: as in matching()

@@ -163,6 +163,8 @@ class Communicator final {
   /// remote group.
   std::span<const int> members() const noexcept { return members_; }
   MatchCounts match_counts() noexcept;
+  /// On lanes by tag: calls with a wildcard tag have merged the lanes' messages, for now. A hint.
+  bool has_wide_order() const noexcept;
 
  private:
   friend class ByTag;
