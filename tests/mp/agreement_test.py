@@ -170,15 +170,14 @@ def tags(bench):
         return {text.endswith(", each tag on its lane") for _, text in decisions(outcome).values()}
 
     def with_one(rank, what):
-        return bench.run("multiple", before=["sh", "-c", ONE, "sh", str(rank), what], LARKLANE_VCI_COUNT_MAX="2", **on)
+        return bench.run("multiple", before=["sh", "-c", ONE, "sh", str(rank), what], LARKLANE_VCI_COUNT_MAX="2")
 
-    on = {"LARKLANE_P2P_LANES_BY_TAG": "on"}
     outcome = bench.run("multiple", LARKLANE_VCI_COUNT_MAX="2")
-    expect(texts(outcome) == {False}, "on by default", outcome.output)
-    outcome = bench.run("multiple", LARKLANE_VCI_COUNT_MAX="2", **on)
-    expect(texts(outcome) == {True}, "not on", outcome.output)
+    expect(texts(outcome) == {True}, "not on by default", outcome.output)
+    outcome = bench.run("multiple", LARKLANE_VCI_COUNT_MAX="2", LARKLANE_P2P_LANES_BY_TAG="off")
+    expect(texts(outcome) == {False}, "off: on", outcome.output)
     for variables in ({"LARKLANE_VCI_COUNT_MAX": "1"}, {"LARKLANE_VCI_COUNT_MAX": "2", "WORLD_LEVEL": "single"}):
-        outcome = bench.run("multiple", **on, **variables)
+        outcome = bench.run("multiple", **variables)
         expect(texts(outcome) == {False}, f"{variables}: on", outcome.output)
     for odd in (0, 1, 4):
         for what in ("LARKLANE_P2P_LANES_BY_TAG=off", "WORLD_LEVEL=single"):

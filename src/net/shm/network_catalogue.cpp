@@ -23,7 +23,7 @@ constexpr std::uint64_t kSegmentBytesMin = std::uint64_t{2} << 20;
 /// After so many they are twice as large, so that there is no end.
 constexpr std::uint32_t kSegmentsOfASize = 32;
 /// Pieces of up to so many bytes are rings, which use the first bytes alone until they grow.
-constexpr std::uint64_t kRingBytesMax = std::uint64_t{128} << 10;
+constexpr std::uint64_t kRingBytesMax = std::uint64_t{768} << 10;
 constexpr std::uint64_t kFirstBytes = 4096;
 /// Generations fit behind a row's number,
 /// but for the bit of mapped memory.
