@@ -39,7 +39,7 @@
  * @mutant 8 -DROUNDS=2 rule 8: the calling thread answers questions, when it is not inside the MPI => deadlock
  * @mutant 9 rule 10: a rank closes its listener when it has decided => dead[0]
  * @mutant 10 -DROUNDS=2 rule 9: a rank whose communicator failed goes native without a second vote => deadlock
- * @mutant 11 rule 7: a connection that ends without a vote is not noticed => deadlock
+ * @mutant 11 -DROUNDS=2 rule 7: a connection that ends without a vote is not noticed => deadlock
  * @mutant 12 rule 5: the root is gone, and the rank waits => deadlock
  * @mutant 13 rule 2: a rank that has said no alone counts later votes, and sends its yes => deadlock
  * @mutant 14 rule 2: a rank says yes to a parent although the root has no address => deadlock
