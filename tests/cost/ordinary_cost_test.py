@@ -32,7 +32,7 @@ INSTRUCTIONS_MAX = {
     "start_of_send": 436,
 }
 # There the MPI's own call ends a send that is complete already.
-OPEN_MPI = {"wait_of_send": 133}
+OPEN_MPI = {"wait_of_send": 133, "waitall_of_sends": 71}
 
 
 def main() -> int:
