@@ -262,8 +262,9 @@ void use_nothing(const Limits& limits) {
 
 using Microseconds = std::chrono::duration<double, std::micro>;
 double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
 }
 template <class Call>
 double time_of(Call&& call) {
@@ -345,6 +346,7 @@ int main(int argc, char** argv) {
   const Limits& limits = limits_of(argv[2]);
   if (what == "unused") return use_nothing(limits), 0;
   if (what != "used" || argc != 5) fail(3, kUsage);
-  use(limits, std::strtoul(argv[3], nullptr, 10), std::atoi(argv[4]));
+  use(limits, std::strtoul(argv[3], nullptr, 10),
+      static_cast<int>(std::strtol(argv[4], nullptr, 10)));
   return 0;
 }
