@@ -45,7 +45,10 @@ struct Statuses {
       return MPI_SUCCESS;
     }
     *flag = 0;
-    return any_active ? MPI_SUCCESS : look(handles().request_null, flag, status);
+    if (any_active) return MPI_SUCCESS;
+    const int code = look(handles().request_null, flag, status);
+    if (code == MPI_SUCCESS) set_success(status);  // of an empty status
+    return code;
   }
 
   static int some(int count, const MPI_Request requests[], int* outcount, int indices[],

@@ -133,9 +133,12 @@ static void expect_statuses(int count, const MPI_Request* requests, int complete
   int flag = -1, index = -2, found = -2, indices[4] = {-1, -1, -1, -1};
   must(get_status_all(count, requests, &flag, statuses), "MPI_Request_get_status_all");
   expect(flag == are_all, "MPI_Request_get_status_all: flag", flag);
+  statuses[0].MPI_ERROR = MPI_ERR_OTHER;  // an empty status says MPI_SUCCESS
   must(get_status_any(count, requests, &index, &flag, statuses), "MPI_Request_get_status_any");
   expect(flag == (complete != -1), "MPI_Request_get_status_any: flag", flag);
   expect(!flag || index == complete, "MPI_Request_get_status_any: index", index);
+  expect(complete != MPI_UNDEFINED || statuses[0].MPI_ERROR == MPI_SUCCESS,
+         "MPI_Request_get_status_any: MPI_ERROR", statuses[0].MPI_ERROR);
   must(get_status_some(count, requests, &found, indices, statuses), "MPI_Request_get_status_some");
   const int wanted = complete == -1 ? 0 : complete == MPI_UNDEFINED ? MPI_UNDEFINED : 1;
   expect(found == wanted, "MPI_Request_get_status_some: outcount", found);
