@@ -15,14 +15,13 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 import arrivals
 import messages
-from launching import ending, hang_text, launch, launch_words, progress, short_version
+from launching import ending, launch_words, run_in_turns, short_version
 
 SOURCE = Path(__file__).resolve().parent.parent
 RANKS, THREADS, PARTITIONS, LATE_MS = 2, 4, 4, 10
@@ -97,33 +96,18 @@ class Case:
         self.rounds += arrivals.rounds(sent, received, self.program.channel, 0, 1, SKIP_ROUNDS)
 
 
-def run(case: Case, build: Path, trace: Path, limit_s: float) -> None:
-    """Runs one case once, within its own time limit."""
-    case.runs += 1
-    ended = launch(case.command(build, trace), limit_s)
-    if ended is None:
-        case.failure = hang_text(case.runs, limit_s)
-    else:
-        case.record(*ended, trace)
-
-
 def run_all(cases: list[Case], build: Path, results: Path, limit_s: float) -> None:
-    """All cases, repetition by repetition, so that the ways alternate; one line of progress each."""
     traces = results / "traces"
     shutil.rmtree(traces, ignore_errors=True)
     traces.mkdir(parents=True)
-    total, number = REPETITIONS * len(cases), 0
-    for repetition in range(REPETITIONS):
-        for case in cases:
-            number += 1
-            label = f"{case.program.name:8} {case.mpi['name']:15} {NAMES[case.how]:15}"
-            if case.failure:
-                progress(f"[{number:2}/{total}] {label} left out: {case.failure}")
-                continue
-            progress(f"[{number:2}/{total}] {label} ...", end="\r")
-            begin = time.monotonic()
-            run(case, build, traces / f"{case.program.name}-{case.mpi['name']}-{case.how}-{repetition}.jsonl", limit_s)
-            progress(f"[{number:2}/{total}] {label} {time.monotonic() - begin:4.1f} s  {case.failure or 'right'}")
+
+    def trace_of(case: Case, repetition: int) -> Path:
+        return traces / f"{case.program.name}-{case.mpi['name']}-{case.how}-{repetition}.jsonl"
+
+    run_in_turns(
+        cases, REPETITIONS, limit_s, lambda case: f"{case.program.name:8} {case.mpi['name']:15} {NAMES[case.how]:15}",
+        lambda case, repetition: case.command(build, trace_of(case, repetition)),
+        lambda case, repetition, output, status: case.record(output, status, trace_of(case, repetition)))
 
 
 def late_partitions() -> list[int]:

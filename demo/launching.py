@@ -5,6 +5,9 @@ import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 ENVIRONMENT = {"HYDRA_LAUNCHER": "fork", "OMP_WAIT_POLICY": "passive", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_ALLOW_RUN_AS_ROOT": "1",
@@ -58,3 +61,37 @@ def progress(text: str, end: str = "\n") -> None:
     if end == "\r" and not sys.stdout.isatty():
         return
     print(f"{text:78}", end=end, flush=True)
+
+
+class Repeated(Protocol):
+    """A case that is run several times."""
+
+    failure: str  # of the last run: none follows
+    runs: int
+
+
+Case = TypeVar("Case", bound=Repeated)
+
+
+def run_in_turns(cases: list[Case], repetitions: int, limit_s: float, label: Callable[[Case], str],
+                 command: Callable[[Case, int], list[str]], record: Callable[[Case, int, str, int], None]) -> None:
+    """All cases, repetition by repetition, so that the ways alternate; one line of progress each.
+
+    `command` and `record` get the case and the number of the repetition, `record` also the output and the exit status."""
+    total, number = repetitions * len(cases), 0
+    for repetition in range(repetitions):
+        for case in cases:
+            number += 1
+            head = f"[{number:2}/{total}] {label(case)}"
+            if case.failure:
+                progress(f"{head} left out: {case.failure}")
+                continue
+            progress(f"{head} ...", end="\r")
+            begin = time.monotonic()
+            case.runs += 1
+            ended = launch(command(case, repetition), limit_s)
+            if ended is None:
+                case.failure = hang_text(case.runs, limit_s)
+            else:
+                record(case, repetition, *ended)
+            progress(f"{head} {time.monotonic() - begin:4.1f} s  {case.failure or 'right'}")

@@ -2,13 +2,12 @@
 
 import os
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from launching import ending, hang_text, launch, launch_words, progress, short_version
+from launching import ending, launch_words, run_in_turns, short_version
 
 PROGRAM = "exchange"
 RANKS, THREADS, ROUNDS = 2, 2, 500
@@ -64,24 +63,10 @@ def cases_of(mpis: list[dict], hows: list[str]) -> list[Case]:
 
 
 def run_all(cases: list[Case], build: Path, limit_s: float) -> None:
-    """All cases, repetition by repetition, so that the ways alternate; one line of progress each."""
-    total, number = REPETITIONS * len(cases), 0
-    for _ in range(REPETITIONS):
-        for case in cases:
-            number += 1
-            label = f"{PROGRAM:8} {case.mpi['name']:15} {COMMUNICATORS[case.communicators]:11} {NAMES[case.how]:8}"
-            if case.failure:
-                progress(f"[{number:2}/{total}] {label} left out: {case.failure}")
-                continue
-            progress(f"[{number:2}/{total}] {label} ...", end="\r")
-            begin = time.monotonic()
-            case.runs += 1
-            ended = launch(case.command(build), limit_s)
-            if ended is None:
-                case.failure = hang_text(case.runs, limit_s)
-            else:
-                case.record(*ended)
-            progress(f"[{number:2}/{total}] {label} {time.monotonic() - begin:4.1f} s  {case.failure or 'right'}")
+    run_in_turns(
+        cases, REPETITIONS, limit_s,
+        lambda case: f"{PROGRAM:8} {case.mpi['name']:15} {COMMUNICATORS[case.communicators]:11} {NAMES[case.how]:8}",
+        lambda case, _: case.command(build), lambda case, _, output, status: case.record(output, status))
     versions = {case.mpi["name"]: case.version for case in cases if case.version}
     for case in cases:  # runs without a result name no version
         case.version = versions.get(case.mpi["name"], case.mpi["name"])
